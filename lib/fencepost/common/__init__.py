@@ -1,0 +1,1 @@
+"""Generated stubs of fencepost.common; see protos/."""

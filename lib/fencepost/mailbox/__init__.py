@@ -1,0 +1,1 @@
+"""Generated stubs of fencepost.mailbox; see protos/."""

@@ -1,0 +1,1 @@
+"""Generated stubs of fencepost.sessions; see protos/."""

@@ -1,0 +1,1 @@
+"""Generated stubs of fencepost.sessions.v1; see protos/."""
