@@ -45,6 +45,11 @@ def generate(into: Path) -> list[Path]:
     return sorted(path.relative_to(into) for path in into.rglob("*") if path.is_file())
 
 
+def same(fresh: Path, committed: Path) -> bool:
+    """Say whether both exist with the same bytes."""
+    return committed.exists() and filecmp.cmp(fresh, committed, shallow=False)
+
+
 def main() -> int:
     """Generate, or compare with what is committed."""
     arguments = argparse.ArgumentParser(description=__doc__)
@@ -54,9 +59,7 @@ def main() -> int:
         fresh = Path(folder)
         files = generate(fresh)
         if check:
-            differing = [
-                name for name in files if not (LIB / name).exists() or not filecmp.cmp(fresh / name, LIB / name, shallow=False)
-            ]
+            differing = [name for name in files if not same(fresh / name, LIB / name)]
             for name in differing:
                 print(f"stale stub: lib/{name}; run: make proto", file=sys.stderr)
             return 1 if differing else 0

@@ -1,0 +1,71 @@
+# Fencepost: every verb of the project. `make help` lists them. Needs only make and a python3 of version 3.11 to 3.14.
+PYTHON ?= python3
+VENV ?= .venv
+KILLS ?= 200
+WINDOWS ?= 15
+WORKERS ?= 2
+BIN := $(VENV)/bin
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.SUFFIXES:
+
+INPUTS := pyproject.toml scripts/bootstrap.py requirements/build.txt
+PACKAGES := lib services tests scripts examples
+
+$(VENV)/.runtime-ready: $(INPUTS) requirements/runtime.txt
+	@$(PYTHON) scripts/bootstrap.py runtime --venv $(VENV)
+
+$(VENV)/.dev-ready: $(INPUTS) requirements/dev.txt
+	@$(PYTHON) scripts/bootstrap.py dev --venv $(VENV)
+	@touch $(VENV)/.runtime-ready
+
+.PHONY: help
+help: ## Say what each verb does.
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: demo
+demo: $(VENV)/.runtime-ready ## Two agents exchange information, a request and its reply; then a service is killed. Under a minute.
+	@$(BIN)/python scripts/demo.py
+
+.PHONY: up
+up: $(VENV)/.runtime-ready ## Start the services in the foreground for your own home (FENCEPOST_HOME, default ~/.fencepost).
+	@$(BIN)/fencepost up
+
+.PHONY: test
+test: $(VENV)/.dev-ready ## Run every test; all set-up included.
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+
+.PHONY: check
+check: $(VENV)/.dev-ready ## Formatting, lint, types, import directions, protos, stubs, pins, ledger.
+	@$(BIN)/python scripts/check.py
+
+.PHONY: chaos
+chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the history (default 200).
+	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
+
+.PHONY: bench
+bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the table, write build/bench.json (default 15).
+	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)
+
+.PHONY: proto
+proto: $(VENV)/.dev-ready ## Generate the stubs below lib/fencepost from protos/.
+	@$(BIN)/python scripts/generate_stubs.py
+
+.PHONY: pins
+pins: $(VENV)/.dev-ready ## Make requirements/*.txt from pyproject.toml; versions that still fit stay.
+	@$(BIN)/python scripts/pins.py
+
+.PHONY: format
+format: $(VENV)/.dev-ready ## Format Python and protos in place.
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix-only --quiet .
+	@$(BIN)/buf format --write protos
+
+.PHONY: docs
+docs: $(VENV)/.dev-ready ## Check the documentation: links, glossary, ledger, dependencies.
+	@$(BIN)/python -m pytest -q tests/unit/repo
+
+.PHONY: clean
+clean: ## Remove what was built here; your home is never touched.
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
