@@ -106,12 +106,7 @@ def quiet_environment():
 def run(command):
     """Run an installer to its end; return whether it succeeded."""
     try:
-        return (
-            subprocess.run(
-                command, cwd=ROOT, env=quiet_environment(), timeout=INSTALL_SECONDS_MAX, check=False
-            ).returncode
-            == 0
-        )
+        done = subprocess.run(command, cwd=ROOT, env=quiet_environment(), timeout=INSTALL_SECONDS_MAX, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         sys.stderr.write("%s\n" % error)
         return False
@@ -122,9 +117,7 @@ def install(inside, wanted):
     """Install the pinned set and the project; every file is checked against its hash."""
     pip = [inside, "-m", "pip", "install", "--quiet", "--require-hashes"]
     if not run(pip + ["-r", "requirements/build.txt"]):
-        fail(
-            "The pinned installer could not be fetched. Check the network or pip's settings (pip config list); run again."
-        )
+        fail("The pinned installer could not be fetched. See to the network or `pip config list`, then run again.")
     uv = [os.path.join(os.path.dirname(inside), "uv"), "pip", "install", "--quiet", "--python", inside]
     if not run(uv + ["--require-hashes", "-r", SETS[wanted]]):
         # A machine behind a mirror often has only pip set up for it.
