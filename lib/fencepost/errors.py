@@ -100,6 +100,7 @@ class Uncertain(FencepostError):  # noqa: N818 (an outcome is named by what it i
     outcome = "uncertain"
 
 
+LOST_TAIL: Final = "; what was written is not known"
 # What a status without a refusal detail is called. The code alone proves nothing about what was written.
 _LOST: Final[Mapping[str, tuple[str, str]]] = MappingProxyType(
     {
@@ -154,4 +155,4 @@ def error_of(error: Any) -> FencepostError:
     reason, text = _LOST.get(
         code, ("unexpected_status", f"the service answered {code} without saying what was written")
     )
-    return Uncertain(reason, f"{text}; what was written is not known", state={"status": code})
+    return Uncertain(reason, text + LOST_TAIL, state={"status": code})

@@ -1,0 +1,693 @@
+"""The client library: gRPC calls that end in one of three outcomes.
+
+A call returns (done), raises `Refused` or `NotWritten` (nothing was written), or raises `Uncertain` (not known, never
+replayed). A mutation of the mailbox goes: wait until the channel is ready, send once with a deadline; where the answer
+is lost, reconnect and ask `SettleKey` what became of the key, which also bars the lost call from arriving later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import uuid
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar
+
+import grpc
+import grpc.aio
+
+from fencepost.errors import LOST_TAIL, FencepostError, NotWritten, Refused, Uncertain, error_of
+from fencepost.home import (
+    CREDENTIAL_VARIABLE,
+    GENERATION_VARIABLE,
+    HOME_VARIABLE,
+    MAILBOX,
+    SESSION_VARIABLE,
+    SESSIONS,
+    Home,
+    read_address,
+    read_credential,
+)
+from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
+from fencepost.sessions.v1 import sessions_pb2 as sessions
+from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceStub
+
+if TYPE_CHECKING:
+    from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
+    from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceAsyncStub
+
+# How long a call may wait for a connection before it is given up unsent.
+READY_BUDGET_MS: Final = 5_000
+# How long the service may take to answer a call that has been sent.
+CALL_BUDGET_MS: Final = 10_000
+# How long to go on asking what became of a call whose answer was lost; a restart of the service fits in.
+SETTLE_BUDGET_MS: Final = 10_000
+# Between attempts after "may be resent".
+RESEND_BACKOFF_MS_MIN: Final = 50
+RESEND_BACKOFF_MS_MAX: Final = 500
+# How often an address that is not published, or a socket that nobody serves, is looked at again.
+ADDRESS_POLL_MS: Final = 50
+ADDRESS_RECHECK_MS: Final = 500
+# How long calls may finish on a channel whose address was replaced.
+RETIRE_GRACE_MS: Final = 64_000
+MESSAGE_BYTES_MAX: Final = 2 * 1024 * 1024
+IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
+BODY_BYTES_MAX: Final = 64 * 1024
+
+CHANNEL_OPTIONS: Final = (
+    ("grpc.enable_retries", 0),
+    ("grpc.enable_http_proxy", 0),
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+)
+
+StubT = TypeVar("StubT")
+RequestT = TypeVar("RequestT")
+ResponseT = TypeVar("ResponseT")
+# What the stub's attribute of an RPC is, as far as this module uses it.
+Rpc = Callable[..., Awaitable[ResponseT]]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Budgets:
+    """How long the parts of a call may take, in milliseconds."""
+
+    ready_ms: int = READY_BUDGET_MS
+    call_ms: int = CALL_BUDGET_MS
+    settle_ms: int = SETTLE_BUDGET_MS
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Identity:
+    """Who the caller is: a token, and where it was found."""
+
+    token: str = field(repr=False)
+    # The agent's UUID where the environment names it.
+    agent_id: str | None
+    # What named the token: a variable, or "operator".
+    source: str
+    # The generation that the launcher expects; checked by `verify`.
+    expected_generation: int | None = None
+    # True where two sources were given and the files alone cannot show that they agree.
+    unconfirmed: bool = False
+
+    @classmethod
+    def from_environment(cls, home: Home, env: Mapping[str, str] | None = None) -> Identity:
+        """Return the agent that the environment names: by credential file, else by home and session id.
+
+        Raises:
+            Refused: neither is set (missing_managed_sender); both are set and disagree (identity_disagreement); the id,
+                the expected generation or the credential file cannot be used. Nothing but the credential was read.
+        """
+        env = os.environ if env is None else env
+        named_file, session = env.get(CREDENTIAL_VARIABLE, ""), env.get(SESSION_VARIABLE, "").lower()
+        generation = _expected_generation(env.get(GENERATION_VARIABLE, ""))
+        if not named_file and not session:
+            raise Refused(
+                "missing_managed_sender",
+                "this process speaks for no agent; nothing was read and nothing was sent",
+                hint=f"Set {HOME_VARIABLE} and {SESSION_VARIABLE} as `fencepost agent create NAME` prints them.",
+            )
+        session_file = home.agent_credential_text(session) if session else ""
+        if not named_file:
+            return cls(
+                token=read_credential(session_file),
+                agent_id=session,
+                source=SESSION_VARIABLE,
+                expected_generation=generation,
+            )
+        token = read_credential(named_file)
+        unconfirmed = False
+        if session:
+            try:
+                agreed = read_credential(session_file) == token
+            except Refused:
+                agreed, unconfirmed = True, True
+            if not agreed:
+                raise _disagreement()
+        return cls(
+            token=token,
+            agent_id=session or None,
+            source=CREDENTIAL_VARIABLE,
+            expected_generation=generation,
+            unconfirmed=unconfirmed,
+        )
+
+    @classmethod
+    def operator(cls, home: Home) -> Identity:
+        """Return the person who owns the home. Refuses where the home holds no operator credential yet."""
+        return cls(token=read_credential(home.operator_credential), agent_id=None, source="operator")
+
+    @property
+    def needs_verifying(self) -> bool:
+        """True where only sessions can tell whether the environment agrees with the credential."""
+        return self.expected_generation is not None or self.unconfirmed
+
+    async def verify(self, sessions_service: Sessions) -> None:
+        """Ask sessions whether the credential belongs to the agent and generation that the environment names.
+
+        Raises:
+            Refused: it does not (identity_disagreement, stale_generation), or sessions refuses the credential.
+        """
+        credential = (await sessions_service.get_caller()).credential
+        if self.agent_id is not None and credential.agent_id != self.agent_id:
+            raise _disagreement()
+        if self.expected_generation is not None and credential.generation != self.expected_generation:
+            raise Refused(
+                "stale_generation",
+                f"this process was started for generation {self.expected_generation} and its credential is of"
+                f" generation {credential.generation}; nothing was sent",
+                hint="Another life of this agent has begun; end this process.",
+                state={"generation": str(credential.generation)},
+            )
+
+
+def _disagreement() -> Refused:
+    return Refused(
+        "identity_disagreement",
+        f"{CREDENTIAL_VARIABLE} and {SESSION_VARIABLE} name different agents; nothing was sent",
+        hint="Set only one of them.",
+    )
+
+
+def _expected_generation(text: str) -> int | None:
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
+        raise Refused("invalid_generation", f"{GENERATION_VARIABLE} is not a number from 1 on; nothing was sent")
+    return int(text)
+
+
+def new_key(prefix: str = "lib") -> str:
+    """Return an idempotency key that was never used before."""
+    return f"{prefix}-{uuid.uuid4().hex}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Link:
+    address: str
+    channel: grpc.aio.Channel
+
+
+class Channels:
+    """Lazily opened channels to the services of one home. One event loop, and one instance of this, per process.
+
+    The address of a service is read from the home's run folder at each connect, because services restart; a channel
+    that is ready costs a call nothing more.
+    """
+
+    def __init__(self, home: Home) -> None:
+        self.home = home
+        self._links: dict[str, _Link] = {}
+        self._retiring: set[asyncio.Task[None]] = set()
+        # The store's epoch as last described, shared by everybody who speaks through these channels.
+        self.epochs: dict[str, str] = {}
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def ready(self, service: str, *, within_ms: int) -> grpc.aio.Channel:
+        """Return a connected channel to `service`.
+
+        Raises:
+            NotWritten: none could be had in time, so nothing has left this process: not_running where the service
+                publishes no address, unreachable where nobody answers there.
+        """
+        link = self._links.get(service)
+        if link is not None and link.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY:
+            return link.channel
+        clock = asyncio.get_running_loop().time
+        deadline = clock() + within_ms / 1000
+        while True:
+            address = read_address(self.home.address(service))
+            remaining_s = deadline - clock()
+            if address is not None:
+                channel = self._linked(service, address)
+                if await _becomes_ready(channel, min(remaining_s, ADDRESS_RECHECK_MS / 1000)):
+                    return channel
+                remaining_s = deadline - clock()
+            if remaining_s <= 0:
+                raise _not_connected(service, self.home, published=address is not None, within_ms=within_ms)
+            if address is None:
+                await asyncio.sleep(min(remaining_s, ADDRESS_POLL_MS / 1000))
+
+    def _linked(self, service: str, address: str) -> grpc.aio.Channel:
+        link = self._links.get(service)
+        if link is not None and link.address == address:
+            return link.channel
+        if link is not None:
+            task = asyncio.create_task(link.channel.close(grace=RETIRE_GRACE_MS / 1000))
+            self._retiring.add(task)
+            task.add_done_callback(self._retiring.discard)
+        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        self._links[service] = _Link(address=address, channel=channel)
+        return channel
+
+    async def aclose(self) -> None:
+        """Close every channel. Calls still open end as cancelled."""
+        links, self._links = self._links, {}
+        retiring = list(self._retiring)
+        for task in retiring:
+            task.cancel()
+        await asyncio.gather(*retiring, return_exceptions=True)
+        for link in links.values():
+            await link.channel.close()
+
+
+async def _becomes_ready(channel: grpc.aio.Channel, within_s: float) -> bool:
+    try:
+        async with asyncio.timeout(max(within_s, 0)):
+            while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+                await channel.wait_for_state_change(state)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _not_connected(service: str, home: Home, *, published: bool, within_ms: int) -> NotWritten:
+    what = "nobody answers at its address" if published else "it publishes no address"
+    return NotWritten(
+        "unreachable" if published else "not_running",
+        f"{service} of the home {home.text} could not be reached within {within_ms} ms: {what}; nothing was sent",
+        hint="Start the services with `fencepost up`, or look at `fencepost status`.",
+        state={"service": service},
+    )
+
+
+class _Patience:
+    """The time left of a budget, and pauses that grow."""
+
+    __slots__ = ("_deadline", "_pause_ms")
+
+    def __init__(self, budget_ms: int) -> None:
+        self._deadline = asyncio.get_running_loop().time() + budget_ms / 1000
+        self._pause_ms = RESEND_BACKOFF_MS_MIN
+
+    def remaining_ms(self) -> int:
+        return max(0, int((self._deadline - asyncio.get_running_loop().time()) * 1000))
+
+    async def pause(self) -> bool:
+        """Sleep a jittered while and return True, or return False where the budget would not outlast it."""
+        pause_ms = self._pause_ms * random.uniform(0.5, 1.0)  # noqa: S311 (spreads load, protects nothing)
+        self._pause_ms = min(self._pause_ms * 2, RESEND_BACKOFF_MS_MAX)
+        if self.remaining_ms() <= pause_ms:
+            return False
+        await asyncio.sleep(pause_ms / 1000)
+        return True
+
+
+class _Service(Generic[StubT]):
+    """What the faces of all services share: one call, and a call that may be asked again."""
+
+    service: str
+
+    def __init__(self, channels: Channels, token: str, *, budgets: Budgets | None = None) -> None:
+        self._channels = channels
+        self._metadata = (("authorization", f"Bearer {token}"),)
+        self._budgets = Budgets() if budgets is None else budgets
+        self._stub_of: tuple[grpc.aio.Channel, StubT] | None = None
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> StubT:
+        raise NotImplementedError
+
+    async def _stub(self, within_ms: int) -> StubT:
+        channel = await self._channels.ready(self.service, within_ms=within_ms)
+        if self._stub_of is None or self._stub_of[0] is not channel:
+            self._stub_of = (channel, self._new_stub(channel))
+        return self._stub_of[1]
+
+    async def _once(
+        self, rpc: Callable[[StubT], Rpc[ResponseT]], request: Any, *, ready_ms: int, call_ms: int
+    ) -> ResponseT:
+        """Call once: NotWritten where no connection was had, Refused where the service says so, else Uncertain."""
+        stub = await self._stub(ready_ms)
+        try:
+            return await rpc(stub)(request, metadata=self._metadata, timeout=call_ms / 1000)
+        except grpc.aio.AioRpcError as error:
+            raise error_of(error) from None
+
+    async def _keyed(self, rpc: Callable[[StubT], Rpc[ResponseT]], request: Any) -> ResponseT:
+        """Call a mutation: sent again only after a refusal that says so, never after an answer was lost."""
+        patience = _Patience(self._budgets.ready_ms)
+        while True:
+            try:
+                return await self._once(rpc, request, ready_ms=patience.remaining_ms(), call_ms=self._budgets.call_ms)
+            except Refused as refused:
+                if not (refused.may_resend and await patience.pause()):
+                    raise
+
+    async def _asked(
+        self, rpc: Callable[[StubT], Rpc[ResponseT]], request: Any, *, wait_ms: int = 0, writes: bool = False
+    ) -> ResponseT:
+        """Call what may be asked any number of times, again until the budget ends.
+
+        A wait is shortened by what was waited before. In the end a call that only reads is NotWritten; one that
+        `writes`, though repeating it changes nothing more, is Uncertain.
+        """
+        patience = _Patience(self._budgets.call_ms + max(0, wait_ms))
+        lost: Uncertain | None = None
+        while True:
+            left_ms = patience.remaining_ms()
+            if wait_ms and lost is not None:
+                request.timeout_ms = min(request.timeout_ms, max(0, left_ms - self._budgets.call_ms))
+            try:
+                return await self._once(rpc, request, ready_ms=min(self._budgets.ready_ms, left_ms), call_ms=left_ms)
+            except Refused as refused:
+                if not (refused.may_resend and await patience.pause()):
+                    raise
+            except NotWritten as unsent:
+                raise (lost if writes and lost is not None else unsent) from None
+            except Uncertain as error:
+                lost = error
+                if lost.reason != "connection_lost" or not await patience.pause():
+                    raise (lost if writes else _nothing_read(lost)) from None
+
+
+def _loss(lost: Uncertain) -> str:
+    return lost.message.removesuffix(LOST_TAIL)
+
+
+def _nothing_read(lost: Uncertain) -> NotWritten:
+    return NotWritten(
+        lost.reason,
+        f"{_loss(lost)}; the call only reads, so nothing was written",
+        hint="Ask again; `fencepost status` shows whether the services run.",
+        state=lost.state,
+    )
+
+
+class Mailbox(_Service["MailboxServiceAsyncStub"]):
+    """The mailbox as one credential sees it. Methods take and return the messages of `fencepost.mailbox.v1`.
+
+    `send`, `request` and `reply` settle a lost answer by themselves: they return the receipt, or raise `NotWritten`
+    with `key_spent` where the service cancelled the key, or `Uncertain` where neither could be learned. `claim`,
+    `release`, `finish` and `open_generation` have no settling: the same key or token answers the same when asked again.
+    """
+
+    service = MAILBOX
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> MailboxServiceAsyncStub:
+        return MailboxServiceStub(channel)
+
+    async def describe(self) -> mailbox.DescribeResponse:
+        """Return version, schema and store epoch."""
+        answer = await self._asked(lambda stub: stub.Describe, mailbox.DescribeRequest())
+        self._channels.epochs[self.service] = answer.epoch
+        return answer
+
+    async def send(self, request: mailbox.SendRequest) -> mailbox.SendResponse:
+        """Store information."""
+        return await self._settled(lambda stub: stub.Send, request, "send")
+
+    async def request(self, request: mailbox.RequestRequest) -> mailbox.RequestResponse:
+        """Store a request and return its id without waiting for the reply."""
+        return await self._settled(lambda stub: stub.Request, request, "request")
+
+    async def reply(self, request: mailbox.ReplyRequest) -> mailbox.ReplyResponse:
+        """Answer a request as its recipient."""
+        return await self._settled(lambda stub: stub.Reply, request, "reply")
+
+    async def receive(self, request: mailbox.ReceiveRequest) -> mailbox.ReceiveResponse:
+        """Read a page. A lost page is asked for again: the same cursors answer the same records."""
+        asked = mailbox.ReceiveRequest()
+        asked.CopyFrom(request)
+        return await self._asked(lambda stub: stub.Receive, asked, wait_ms=asked.timeout_ms, writes=True)
+
+    async def wait(self, request: mailbox.WaitRequest) -> mailbox.WaitResponse:
+        """Wait until `receive` would show something new."""
+        asked = mailbox.WaitRequest(timeout_ms=request.timeout_ms)
+        return await self._asked(lambda stub: stub.Wait, asked, wait_ms=asked.timeout_ms)
+
+    async def settle(self, request: mailbox.SettleKeyRequest) -> mailbox.SettleKeyResponse:
+        """Ask what became of a key; an unknown one is durably cancelled. Asking again answers the same."""
+        return await self._asked(lambda stub: stub.SettleKey, request, writes=True)
+
+    async def get_record(self, record_id: str) -> mailbox.GetRecordResponse:
+        """Return one record with its body, exposing nothing."""
+        return await self._asked(lambda stub: stub.GetRecord, mailbox.GetRecordRequest(record_id=record_id))
+
+    async def list_records(self, request: mailbox.ListRecordsRequest) -> mailbox.ListRecordsResponse:
+        """Return a page of records, newest first, exposing nothing."""
+        return await self._asked(lambda stub: stub.ListRecords, request)
+
+    async def explain(self, record_id: str) -> mailbox.ExplainResponse:
+        """Return every fact known of a record."""
+        return await self._asked(lambda stub: stub.Explain, mailbox.ExplainRequest(record_id=record_id))
+
+    async def list_readers(self, agent_ids: list[str]) -> mailbox.ListReadersResponse:
+        """Return when agents last read their mailbox."""
+        return await self._asked(lambda stub: stub.ListReaders, mailbox.ListReadersRequest(agent_ids=agent_ids))
+
+    async def open_generation(self, request: mailbox.OpenGenerationRequest) -> mailbox.OpenGenerationResponse:
+        """Raise an agent's generation floor."""
+        return await self._asked(lambda stub: stub.OpenGeneration, request, writes=True)
+
+    async def claim(self, request: mailbox.ClaimRequest) -> mailbox.ClaimResponse:
+        """Take a record for carrying. A lost answer is Uncertain; the same key answers the same claim."""
+        return await self._keyed(lambda stub: stub.Claim, request)
+
+    async def release(self, request: mailbox.ReleaseRequest) -> mailbox.ReleaseResponse:
+        """Give a claim back with proof."""
+        return await self._asked(lambda stub: stub.Release, request, writes=True)
+
+    async def finish(self, request: mailbox.FinishRequest) -> mailbox.FinishResponse:
+        """Record what became of a claim."""
+        return await self._asked(lambda stub: stub.Finish, request, writes=True)
+
+    async def watch_work(self, request: mailbox.WatchWorkRequest) -> AsyncIterator[mailbox.WatchWorkResponse]:
+        """Yield which agents have work, until the service ends the stream or it is lost (NotWritten)."""
+        stub = await self._stub(self._budgets.ready_ms)
+        async for item in _streamed(stub.WatchWork(request, metadata=self._metadata)):
+            yield item
+
+    async def _settled(self, rpc: Callable[[Any], Rpc[ResponseT]], request: Any, call: str) -> ResponseT:
+        # The epoch is read before the call: only the store that the call was made to can say what became of it.
+        epoch = self._channels.epochs.get(self.service) or (await self.describe()).epoch
+        try:
+            return await self._keyed(rpc, request)
+        except Uncertain as lost:
+            self._channels.epochs.pop(self.service, None)
+            ask = mailbox.SettleKeyRequest(epoch=epoch, **{call: request})
+            receipt: ResponseT = _receipt(await self._ask_settlement(ask, lost), call, lost)
+            return receipt
+
+    async def _ask_settlement(self, ask: mailbox.SettleKeyRequest, lost: Uncertain) -> mailbox.SettleKeyResponse:
+        patience = _Patience(self._budgets.settle_ms)
+        while True:
+            left_ms = patience.remaining_ms()
+            try:
+                return await self._once(
+                    lambda stub: stub.SettleKey, ask, ready_ms=left_ms, call_ms=min(left_ms, self._budgets.call_ms)
+                )
+            except Refused as refused:
+                # Other content under the key proves that this call was, or will be, refused for it.
+                if refused.reason == "idempotency_conflict":
+                    raise
+                if not refused.may_resend or not await patience.pause():
+                    raise _unsettled(lost, refused) from None
+            except (NotWritten, Uncertain) as silent:
+                if not await patience.pause():
+                    raise _unsettled(lost, silent) from None
+
+
+def _unsettled(lost: Uncertain, why: FencepostError) -> Uncertain:
+    return Uncertain(
+        "delivery_uncertain",
+        f"{_loss(lost)}, and the service could not tell what became of it ({why.reason}); it may or may not have been"
+        " written",
+        hint="Do not send it again. When the service is back, `fencepost message list --sent` shows if it arrived.",
+        state={**lost.state, "lost": lost.reason, "settling": why.reason},
+    )
+
+
+def _receipt(answer: mailbox.SettleKeyResponse, call: str, lost: Uncertain) -> Any:
+    if answer.settlement == mailbox.SETTLEMENT_WRITTEN and answer.WhichOneof("receipt") == call:
+        return getattr(answer, call)
+    if answer.settlement == mailbox.SETTLEMENT_CANCELLED:
+        raise NotWritten(
+            "not_written",
+            f"{_loss(lost)}; the service has since confirmed that nothing was written and has cancelled the key, so"
+            " that a late arrival is refused",
+            hint="It may be sent again, with a new idempotency key.",
+            state={**lost.state, "lost": lost.reason},
+            key_spent=True,
+        )
+    unknown = answer.settlement == mailbox.SETTLEMENT_UNKNOWN
+    raise Uncertain(
+        "delivery_uncertain",
+        f"{_loss(lost)}, and "
+        + ("the store is another one than it was sent to" if unknown else "the service's account of it makes no sense")
+        + "; it may or may not have been written",
+        hint="Do not send it again. `fencepost message list --sent` shows whether it arrived.",
+        state={**lost.state, "lost": lost.reason, "settling": "other_epoch" if unknown else "invalid_receipt"},
+    )
+
+
+async def _streamed(call: Any) -> AsyncIterator[Any]:
+    try:
+        async for item in call:
+            yield item
+    except grpc.aio.AioRpcError as error:
+        meaning = error_of(error)
+        raise (_nothing_read(meaning) if isinstance(meaning, Uncertain) else meaning) from None
+    finally:
+        call.cancel()
+
+
+class Sessions(_Service["SessionsServiceAsyncStub"]):
+    """Who exists, as one credential sees it: one method per RPC of `fencepost.sessions.v1`.
+
+    `ensure_project`, `create_agent`, `update_agent` and `begin_generation` are sent once; a lost answer is `Uncertain`,
+    and the same call with the same idempotency key answers the first result. Everything else may be asked again and is.
+    """
+
+    service = SESSIONS
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> SessionsServiceAsyncStub:
+        return SessionsServiceStub(channel)
+
+    async def describe(self) -> sessions.DescribeResponse:
+        """Return version, schema and directory position."""
+        return await self._asked(lambda stub: stub.Describe, sessions.DescribeRequest())
+
+    async def get_caller(self) -> sessions.GetCallerResponse:
+        """Return who the credential speaks for."""
+        return await self._asked(lambda stub: stub.GetCaller, sessions.GetCallerRequest())
+
+    async def ensure_project(self, request: sessions.EnsureProjectRequest) -> sessions.EnsureProjectResponse:
+        """Create the project of a location, or return the one that stands."""
+        return await self._keyed(lambda stub: stub.EnsureProject, request)
+
+    async def list_projects(self, request: sessions.ListProjectsRequest) -> sessions.ListProjectsResponse:
+        """Return a page of projects."""
+        return await self._asked(lambda stub: stub.ListProjects, request)
+
+    async def create_agent(self, request: sessions.CreateAgentRequest) -> sessions.CreateAgentResponse:
+        """Create an agent and its credential file."""
+        return await self._keyed(lambda stub: stub.CreateAgent, request)
+
+    async def list_agents(self, request: sessions.ListAgentsRequest) -> sessions.ListAgentsResponse:
+        """Return a page of agents."""
+        return await self._asked(lambda stub: stub.ListAgents, request)
+
+    async def get_agent(self, request: sessions.GetAgentRequest) -> sessions.GetAgentResponse:
+        """Return one agent."""
+        return await self._asked(lambda stub: stub.GetAgent, request)
+
+    async def update_agent(self, request: sessions.UpdateAgentRequest) -> sessions.UpdateAgentResponse:
+        """Change an agent."""
+        return await self._keyed(lambda stub: stub.UpdateAgent, request)
+
+    async def begin_generation(self, request: sessions.BeginGenerationRequest) -> sessions.BeginGenerationResponse:
+        """Begin the next life of an agent; the caller opens that generation at the mailbox next."""
+        return await self._keyed(lambda stub: stub.BeginGeneration, request)
+
+    async def list_credentials(self, request: sessions.ListCredentialsRequest) -> sessions.ListCredentialsResponse:
+        """Return a page of credentials without secrets."""
+        return await self._asked(lambda stub: stub.ListCredentials, request)
+
+    async def revoke_credential(self, credential_id: str) -> sessions.RevokeCredentialResponse:
+        """Remove a credential, and tell whether the mailbox enforces that already."""
+        ask = sessions.RevokeCredentialRequest(credential_id=credential_id)
+        return await self._asked(lambda stub: stub.RevokeCredential, ask, writes=True)
+
+    async def lookup_agent(self, request: sessions.LookupAgentRequest) -> sessions.LookupAgentResponse:
+        """Return what a target means, for a follower."""
+        return await self._asked(lambda stub: stub.LookupAgent, request)
+
+    async def lookup_credential(self, token_sha256: bytes) -> sessions.LookupCredentialResponse:
+        """Return what a token means, for a follower."""
+        ask = sessions.LookupCredentialRequest(token_sha256=token_sha256)
+        return await self._asked(lambda stub: stub.LookupCredential, ask)
+
+    async def watch_directory(
+        self, request: sessions.WatchDirectoryRequest
+    ) -> AsyncIterator[sessions.WatchDirectoryResponse]:
+        """Yield the steps of the directory, until the service ends the stream or it is lost (NotWritten)."""
+        stub = await self._stub(self._budgets.ready_ms)
+        async for item in _streamed(stub.WatchDirectory(request, metadata=self._metadata)):
+            yield item
+
+    async def confirm_revision(self, request: sessions.ConfirmRevisionRequest) -> sessions.ConfirmRevisionResponse:
+        """Tell sessions what a follower has made durable."""
+        return await self._asked(lambda stub: stub.ConfirmRevision, request, writes=True)
+
+
+class Client:
+    """One agent's mailbox, for programs: `async with Client.from_environment() as client: await client.send(...)`.
+
+    Keys are minted where none is given. Outcomes are those of `Mailbox`.
+    """
+
+    def __init__(self, home: Home, identity: Identity, *, budgets: Budgets | None = None) -> None:
+        self.channels = Channels(home)
+        self.identity = identity
+        self.mailbox = Mailbox(self.channels, identity.token, budgets=budgets)
+        self.sessions = Sessions(self.channels, identity.token, budgets=budgets)
+
+    @classmethod
+    def from_environment(cls, env: Mapping[str, str] | None = None, *, budgets: Budgets | None = None) -> Client:
+        """Return the client of the agent that the environment names. See `Identity.from_environment` for refusals."""
+        home = Home.from_environment(env)
+        return cls(home, Identity.from_environment(home, env), budgets=budgets)
+
+    async def __aenter__(self) -> Self:
+        try:
+            if self.identity.needs_verifying:
+                await self.identity.verify(self.sessions)
+        except BaseException:
+            await self.aclose()
+            raise
+        return self
+
+    async def __aexit__(
+        self, _type: type[BaseException] | None, _value: BaseException | None, _trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the channels."""
+        await self.channels.aclose()
+
+    async def send(self, target: str, body: str, *, key: str | None = None) -> mailbox.SendResponse:
+        """Store information for an agent."""
+        ask = mailbox.SendRequest(target=target, body=body, idempotency_key=key or new_key())
+        return await self.mailbox.send(ask)
+
+    async def request(self, target: str, body: str, *, key: str | None = None) -> mailbox.RequestResponse:
+        """Store a request for an agent."""
+        ask = mailbox.RequestRequest(target=target, body=body, idempotency_key=key or new_key())
+        return await self.mailbox.request(ask)
+
+    async def receive(
+        self, *, cursor: str = "", ack_cursor: str = "", limit: int = 0, timeout_ms: int = 0
+    ) -> mailbox.ReceiveResponse:
+        """Read a page of this agent's records."""
+        ask = mailbox.ReceiveRequest(cursor=cursor, ack_cursor=ack_cursor, limit=limit, timeout_ms=timeout_ms)
+        return await self.mailbox.receive(ask)
+
+    async def wait(self, *, timeout_ms: int = 60_000) -> mailbox.WaitResponse:
+        """Wait until there is something new to receive."""
+        return await self.mailbox.wait(mailbox.WaitRequest(timeout_ms=timeout_ms))
+
+    async def reply(
+        self,
+        request_id: str,
+        body: str,
+        *,
+        status: mailbox.ReplyStatus.ValueType = mailbox.REPLY_STATUS_DONE,
+        key: str | None = None,
+    ) -> mailbox.ReplyResponse:
+        """Answer a request."""
+        ask = mailbox.ReplyRequest(request_id=request_id, status=status, body=body, idempotency_key=key or new_key())
+        return await self.mailbox.reply(ask)
