@@ -22,7 +22,7 @@ STEP_SECONDS_MAX: Final = 600
 STEPS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
         "format": ("ruff", "format", "--check", "--quiet", "."),
-        "lint": ("ruff", "check", "--quiet", "."),
+        "lint": ("ruff", "check", "--quiet", "--output-format", "concise", "."),
         "types": ("mypy",),
         "imports": ("lint-imports", "--no-logo"),
         "protos": ("buf", "lint", "protos"),

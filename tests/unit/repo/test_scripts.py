@@ -1,0 +1,166 @@
+"""The scripts that keep the tree in order judge rightly on small inputs."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Final
+
+import pytest
+
+ROOT: Final = Path(__file__).resolve().parents[3]
+CHILD_SECONDS_MAX: Final = 30
+
+PROJECT: Final = """
+[project]
+requires-python = ">=3.11"
+dependencies = ["alpha>=1"]
+[dependency-groups]
+dev = ["beta"]
+"""
+
+
+def script(name: str) -> ModuleType:
+    spec = importlib.util.spec_from_file_location(f"script_{name}", ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # A dataclass looks its own module up while it is made.
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def pin_file(*, fingerprint: str, body: str = "alpha==1.0 \\\n    --hash=sha256:00\n    # via x\n") -> str:
+    return f"# made by uv\n#    make pins\n# Inputs: sha256:{fingerprint}\n{body}"
+
+
+def test_the_committed_pins_are_made_from_the_dependencies_that_stand_in_the_project_file() -> None:
+    pins = script("pins")
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    for file in pins.FILES:
+        text = (ROOT / "requirements" / file.name).read_text(encoding="utf-8")
+        assert pins.faults(text, project=project, name=file.name) == []
+
+
+def test_pins_made_from_other_dependencies_are_faulty() -> None:
+    pins = script("pins")
+    good = pin_file(fingerprint=pins.fingerprint(PROJECT))
+    assert pins.faults(good, project=PROJECT, name="x.txt") == []
+    [fault] = pins.faults(good, project=PROJECT.replace("alpha>=1", "alpha>=2"), name="x.txt")
+    assert "other dependencies" in fault
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        ("alpha==1.0\n", "no hash"),
+        ("alpha==1.0 \\\n    --hash=sha256:00\n--find-links somewhere\n", "registry or a path"),
+        ("alpha @ file:///there \\\n    --hash=sha256:00\n", "registry or a path"),
+        ("", "pins nothing"),
+    ],
+)
+def test_a_pin_without_hash_or_with_a_place_is_faulty(body: str, words: str) -> None:
+    pins = script("pins")
+    text = pin_file(fingerprint=pins.fingerprint(PROJECT), body=body)
+    assert any(words in fault for fault in pins.faults(text, project=PROJECT, name="x.txt"))
+
+
+@pytest.mark.requirement("repo.nothing-of-one-machine-is-committed")
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("see /" + "work/main/docs", True),
+        ("cd /" + "root", True),
+        ("https://pypi" + ".org/simple", True),
+        ("--index-" + "url=x", True),
+        ("connect to 10." + "1.2.3", True),
+        ("the framework/rooted page", False),
+        ("/home/" + "you/.fencepost", False),
+        ("127.0.0.1 and 10.1", False),
+        ("${HOME}/work", False),
+    ],
+)
+def test_a_place_of_one_machine_is_told_from_ordinary_text(*, line: str, found: bool) -> None:
+    assert bool(list(script("places").faults_in(line))) is found
+
+
+@pytest.mark.parametrize(
+    ("version", "fits"), [((3, 10), False), ((3, 11), True), ((3, 14), True), ((3, 15), False), (None, False)]
+)
+def test_set_up_accepts_exactly_the_supported_versions(*, version: tuple[int, int] | None, fits: bool) -> None:
+    assert script("bootstrap").fits(version) is fits
+
+
+def a_python(folder: Path, body: str) -> Path:
+    path = folder / "python3"
+    path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.requirement("repo.set-up-from-python-and-make-alone")
+def test_set_up_names_the_package_to_install_where_python_lacks_venv(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = a_python(tmp_path, 'case "$2" in *ensurepip*) exit 1;; *) echo 3 11;; esac')
+    with pytest.raises(SystemExit) as ended:
+        script("bootstrap").make_venv(str(bare), str(tmp_path / "venv"))
+    assert ended.value.code == 1
+    said = capsys.readouterr().err
+    assert "sudo apt install python3-venv" in said
+    assert "python3.11-venv" in said
+    assert not (tmp_path / "venv").exists()
+
+
+def test_set_up_never_replaces_a_folder_that_is_no_environment(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "letters").write_text("dear", encoding="utf-8")
+    with pytest.raises(SystemExit):
+        script("bootstrap").make_venv(sys.executable, str(tmp_path))
+    assert "Nothing was changed" in capsys.readouterr().err
+    assert (tmp_path / "letters").read_text(encoding="utf-8") == "dear"
+
+
+@pytest.mark.requirement("repo.set-up-from-python-and-make-alone")
+def test_set_up_on_an_old_python_alone_says_which_are_supported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bootstrap = script("bootstrap")
+    monkeypatch.setattr(bootstrap.sys, "version_info", (3, 10, 0))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(SystemExit):
+        bootstrap.choose_python()
+    said = capsys.readouterr().err
+    assert "needs Python 3.11 to 3.14" in said
+    assert "make test PYTHON=" in said
+
+
+def test_a_second_set_up_has_nothing_to_do(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    venv.mkdir()
+    for stamp in (".runtime-ready", ".dev-ready"):
+        (venv / stamp).write_text("", encoding="utf-8")
+    done = subprocess.run(
+        ["make", "-q", f"VENV={venv}", f"{venv}/.dev-ready"],
+        cwd=ROOT,
+        env=dict(os.environ),
+        timeout=CHILD_SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 0
+
+
+def test_the_check_refuses_a_step_it_does_not_know() -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "scripts" / "check.py", "no-such-step"],
+        capture_output=True,
+        timeout=CHILD_SECONDS_MAX,
+        check=False,
+    )
+    assert done.returncode == 2
