@@ -1,0 +1,1 @@
+"""The runtime that Fencepost's servers share. Clients and the shim never import it."""

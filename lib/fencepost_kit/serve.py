@@ -1,0 +1,388 @@
+"""A gRPC server on a Unix socket of its own, and the life of the process around it.
+
+Promises: one server per service and home (a lock is held before anything is bound); the socket is 0600 in a 0700 folder
+from the first moment at which it can be reached; the address is published only once it answers; nothing of another owner is
+changed or removed. Refuses, before it changes anything: a socket that somebody else serves, a home that is unsafe, not
+writable, or whose socket paths are too long.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import fcntl
+import json
+import os
+import signal
+import socket
+import stat
+import struct
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import grpc
+import uvloop
+from grpc_health.v1 import health_pb2_grpc
+
+from fencepost.errors import Refused
+from fencepost.home import SOCKET_PATH_BYTES_MAX, Home
+from fencepost_kit import logs
+from fencepost_kit.clock import SYSTEM_CLOCK
+from fencepost_kit.guard import Gate
+from fencepost_kit.health import Health
+from fencepost_kit.identity import write_private
+from fencepost_kit.launch import PARENT_VARIABLE
+from fencepost_kit.refusal import Refusal, StartRefused
+
+MESSAGE_BYTES_MAX: Final = 2 * 1024 * 1024
+METADATA_BYTES_MAX: Final = 16 * 1024
+STREAMS_PER_CONNECTION_MAX: Final = 4096
+KEEPALIVE_MS: Final = 30_000
+KEEPALIVE_ANSWER_MS_MAX: Final = 10_000
+PING_INTERVAL_MS_MIN: Final = 5_000
+
+SERVER_OPTIONS: Final[tuple[tuple[str, int], ...]] = (
+    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
+    ("grpc.max_metadata_size", METADATA_BYTES_MAX),
+    ("grpc.max_concurrent_streams", STREAMS_PER_CONNECTION_MAX),
+    ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+    ("grpc.keepalive_timeout_ms", KEEPALIVE_ANSWER_MS_MAX),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_INTERVAL_MS_MIN),
+    ("grpc.so_reuseport", 0),
+)
+
+DRAIN_MS: Final = 5_000
+DRAIN_MS_MAX: Final = 60_000
+PROBE_MS_MAX: Final = 1_000
+PARENT_CHECK_MS: Final = 500
+OWNER_BYTES_MAX: Final = 4096
+
+EXIT_FAILED: Final = 1
+EXIT_REFUSED: Final = 78  # EX_CONFIG: a restart alone will not help
+
+_log: Final = logs.get(__name__)
+
+
+class SocketInUse(StartRefused):
+    """Another live server owns this service's socket."""
+
+    reason = "socket_in_use"
+
+
+class HomeRefused(StartRefused):
+    """The home cannot be used; `reason` of the cause is in the state."""
+
+    reason = "home_unusable"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeSettings:
+    """Where and how long: the home, the service's name in it, its gRPC service names, and the time for a drain."""
+
+    home: Home
+    service: str
+    full_names: tuple[str, ...] = ()
+    drain_ms: int = DRAIN_MS
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.drain_ms <= DRAIN_MS_MAX:
+            raise ValueError(f"drain_ms must be between 0 and {DRAIN_MS_MAX}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Owner:
+    """Who holds a lock, as the holder wrote it; 0 where that cannot be read."""
+
+    pid: int
+    started_at_ms: int
+
+
+def read_owner(handle: int) -> Owner:
+    """Return what the holder of a lock wrote into it."""
+    try:
+        found = json.loads(os.pread(handle, OWNER_BYTES_MAX, 0))
+        return Owner(pid=int(found["pid"]), started_at_ms=int(found["started_at_ms"]))
+    except (ValueError, KeyError, TypeError):
+        return Owner(pid=0, started_at_ms=0)
+
+
+class OwnerLock:
+    """An exclusive flock on a file that names its holder. The file is never removed: removing it would free two locks.
+
+    The kernel frees it when the process ends in any way.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._handle = -1
+
+    def acquire(self) -> Owner | None:
+        """Take the lock and write our name, or return who holds it."""
+        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            owner = read_owner(handle)
+            os.close(handle)
+            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
+                raise
+            return owner
+        content = json.dumps({"pid": os.getpid(), "started_at_ms": SYSTEM_CLOCK.now_ms()}).encode()
+        try:
+            os.ftruncate(handle, 0)
+            os.pwrite(handle, content + b"\n", 0)
+        except OSError:
+            os.close(handle)
+            raise
+        self._handle = handle
+        return None
+
+    def release(self) -> None:
+        """Free the lock. Does nothing where it is not held."""
+        if self._handle >= 0:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._handle, 0)
+            os.close(self._handle)
+            self._handle = -1
+
+
+class Server:
+    """One gRPC server of one service in one home.
+
+    Add servicers to `grpc` (the grpc.aio server) before start(). `drain` is the service's own part of a stop: end parked
+    waits, finish what was begun; it gets at most drain_ms. `gate` is for guarded(): it refuses new calls during a drain.
+    Create it inside the running loop.
+    """
+
+    def __init__(self, settings: ServeSettings, *, drain: Callable[[], Awaitable[None]] | None = None) -> None:
+        self.grpc: Final = grpc.aio.server(options=SERVER_OPTIONS)
+        self.gate: Final = Gate()
+        self._settings = settings
+        self._drain = drain
+        self._health = Health(settings.full_names)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        self._lock = OwnerLock(settings.home.lock(settings.service))
+        self._bound: tuple[int, int] | None = None
+        self._published: bytes = b""
+        self._stopped = False
+
+    async def start(self) -> None:
+        """Take the lock, bind the socket 0600, answer calls, publish the address. Health stays NOT_SERVING.
+
+        Raises:
+            SocketInUse: another live server owns the socket; it is named, and nothing was touched.
+            HomeRefused: the home is unsafe, not writable, or its paths are too long; the state names the cause.
+        """
+        home, service = self._settings.home, self._settings.service
+        with _home_refusals(home):
+            home.check_socket_paths((service,))
+            home.prepare()
+            owner = self._lock.acquire()
+        if owner is not None:
+            raise _in_use(service, owner.pid, owner.started_at_ms)
+        try:
+            with _home_refusals(home):
+                self._bind(home.socket(service))
+                await self.grpc.start()
+                self._publish(home, service)
+        except BaseException:
+            await self.grpc.stop(None)
+            self._clear()
+            raise
+        _log.info("serving", socket=home.socket(service), pid=os.getpid())
+
+    def mark_ready(self) -> None:
+        """Let health say SERVING for "" and for every full name."""
+        self._health.set_serving()
+        _log.info("ready")
+
+    def mark_not_ready(self) -> None:
+        """Let health say NOT_SERVING, for a service that cannot do its work at present."""
+        self._health.set_not_serving()
+
+    async def stop(self) -> None:
+        """Drain, stop, remove what is ours, free the lock. A second call does nothing.
+
+        New calls are refused as draining at once; open ones have drain_ms in all, then they are cancelled.
+        """
+        if self._stopped:
+            return
+        self._stopped = True
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._settings.drain_ms / 1000
+        self._health.close()
+        self.gate.closed = True
+        try:
+            await self._drained(deadline)
+            await self.grpc.stop(max(0.0, deadline - loop.time()))
+        finally:
+            self._clear()
+        _log.info("stopped")
+
+    async def _drained(self, deadline: float) -> None:
+        try:
+            async with asyncio.timeout_at(deadline):
+                if self._drain is not None:
+                    await self._drain()
+                await self.gate.emptied()
+        except TimeoutError:
+            _log.warning("drain_time_over", open_calls=self.gate.open_calls, drain_ms=self._settings.drain_ms)
+        except Exception as error:  # noqa: BLE001 - a failing drain must not keep the process alive
+            _log.exception("drain_failed", error)
+
+    def _bind(self, path: Path) -> None:
+        _refuse_live(path, self._settings.service)
+        # Bound under a shorter name of our own and moved over the public one: the public name is never seen with other
+        # permissions, and the gRPC library, which removes the name it bound, can never remove a successor's socket.
+        own = path.with_name(f".{self._settings.service}")
+        with contextlib.suppress(FileNotFoundError):
+            own.unlink()
+        before = os.umask(0o177)
+        try:
+            self.grpc.add_insecure_port(f"unix:{own}")
+        finally:
+            os.umask(before)
+        facts = own.lstat()
+        if stat.S_IMODE(facts.st_mode) != 0o600:
+            own.chmod(0o600)
+        own.rename(path)
+        self._bound = (facts.st_dev, facts.st_ino)
+
+    def _publish(self, home: Home, service: str) -> None:
+        address = f"unix:{home.socket(service)}\n".encode()
+        write_private(home.address(service), address)
+        self._published = address
+
+    def _clear(self) -> None:
+        home, service = self._settings.home, self._settings.service
+        with contextlib.suppress(OSError):
+            path = home.address(service)
+            if self._published and path.read_bytes() == self._published and self._owns(home.socket(service)):
+                path.unlink()
+        with contextlib.suppress(OSError):
+            if self._owns(home.socket(service)):
+                home.socket(service).unlink()
+        self._bound = None
+        self._lock.release()
+
+    def _owns(self, path: Path) -> bool:
+        facts = path.lstat()
+        return self._bound == (facts.st_dev, facts.st_ino)
+
+
+@contextlib.contextmanager
+def _home_refusals(home: Home) -> Iterator[None]:
+    """Turn what the home or the file system answers into a refusal that says what to do."""
+    try:
+        yield
+    except Refused as refused:
+        raise HomeRefused(
+            refused.message, hint=refused.hint, state={**refused.state, "cause": refused.reason}
+        ) from refused
+    except OSError as error:
+        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR}:
+            raise
+        raise HomeRefused(
+            f"{error.filename or home.path}: {os.strerror(error.errno)}; the service was not started",
+            hint="Make the home writable for this user, or choose another FENCEPOST_HOME.",
+            state={"cause": "home_not_writable", "errno": errno.errorcode[error.errno]},
+        ) from error
+
+
+def _in_use(service: str, pid: int, started_at_ms: int = 0) -> SocketInUse:
+    named = f"process {pid}" if pid else "another process"
+    return SocketInUse(
+        f"{service} is served in this home by {named}; nothing was touched",
+        hint="Use the running service, or stop it with `fencepost down` and start again.",
+        state={"service": service, "pid": str(pid), "started_at_ms": str(started_at_ms)},
+    )
+
+
+def _refuse_live(path: Path, service: str) -> None:
+    """Refuse a path that a live server answers without holding our lock, and anything that is not a socket."""
+    try:
+        facts = path.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(facts.st_mode):
+        raise HomeRefused(
+            f"{path} exists and is not a socket; nothing was touched",
+            hint="Move it away, or choose another FENCEPOST_HOME.",
+            state={"cause": "socket_path_taken"},
+        )
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_MS_MAX / 1000)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return  # left behind by a process that was killed
+        except (BlockingIOError, TimeoutError):
+            raise _in_use(service, 0) from None
+        raise _in_use(service, _peer_pid(probe))
+
+
+def _peer_pid(connected: socket.socket) -> int:
+    if sys.platform != "linux":
+        return 0
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid: int = struct.unpack("3i", raw)[0]
+    return pid
+
+
+Main = Callable[[asyncio.Event], Coroutine[Any, Any, int]]
+
+
+def run(main: Main, *, service: str = "fencepost", level: str = "info", argv: Sequence[str] = ()) -> int:
+    """Run a service on uvloop and return its exit code.
+
+    `main` gets an event that the first SIGTERM or SIGINT sets: it drains and returns. A second signal ends the process at
+    once with 128 and the signal's number. Files are made for this user only. A refusal to start is written as one message
+    for a person and gives EXIT_REFUSED; any other exception is logged and gives EXIT_FAILED.
+    """
+    del argv
+    os.umask(0o077)
+    logs.configure(service, level)
+    parent = os.environ.pop(PARENT_VARIABLE, "")
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_supervised(main, int(parent) if parent.isdigit() else 0))
+    except (Refusal, Refused) as refusal:
+        _log.error("refused_to_start", reason=refusal.reason, message=refusal.message, hint=refusal.hint)
+        sys.stderr.write(f"{service}: {refusal.message}. {refusal.hint}\n")
+        return EXIT_REFUSED
+    except Exception as error:  # noqa: BLE001 - the last line of the process
+        _log.exception("failed", error)
+        return EXIT_FAILED
+
+
+async def _supervised(main: Main, parent: int) -> int:
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+
+    def on_signal(number: int) -> None:
+        if stop.is_set():
+            os._exit(128 + number)
+        _log.info("stopping", signal=signal.Signals(number).name)
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    watch = loop.create_task(_end_with(parent)) if parent and sys.platform != "linux" else None
+    try:
+        return await main(stop)
+    finally:
+        if watch is not None:
+            watch.cancel()
+
+
+async def _end_with(parent: int) -> None:
+    """End this process when its parent is gone, where the kernel does not do it."""
+    while os.getppid() == parent:
+        await asyncio.sleep(PARENT_CHECK_MS / 1000)
+    os._exit(128 + signal.SIGKILL)
