@@ -116,7 +116,7 @@ class Gate:
             await asyncio.shield(self._empty)
 
 
-class _Capped(Exception):  # noqa: N818 - an outcome
+class _Capped(Exception):
     """The deadline that the guard set has passed."""
 
 
@@ -276,9 +276,10 @@ def guarded(
     """Return an object that answers every RPC of `descriptor` through the guard.
 
     Each call is authenticated, checked against its rule's roles, given a deadline (a missing or larger one becomes
-    deadline_ms_max), and handed to servicer.<Method>(request, call): a coroutine function, or an async generator function
-    where the answer is a stream. A Refusal becomes its status with the detail; a cancellation passes; any other exception
-    is INTERNAL without text on the wire, with its traceback in the log.
+    deadline_ms_max, at which the guard cancels the call and answers DEADLINE_EXCEEDED: outcome unknown), and handed to
+    servicer.<Method>(request, call): a coroutine function, or an async generator function where the answer is a stream.
+    A Refusal becomes its status with the detail; a cancellation passes; any other exception is INTERNAL without text on
+    the wire, with its frames in the log.
 
     Raises:
         TypeError: an RPC has no rule or no implementation, or the reverse, or an implementation of the wrong kind.

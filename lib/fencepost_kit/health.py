@@ -1,7 +1,7 @@
 """grpc.health.v1, open to everybody who can reach the socket. States change at once and without awaiting.
 
-Written here because the library's servicer answers SERVING for "" from its birth, changes states only in a coroutine, and
-keeps its watchers through a shutdown, which then takes the whole grace.
+Written here because the library's servicer answers SERVING for "" from its birth, changes states only in a coroutine,
+and keeps its watchers through a shutdown, which then takes the whole grace.
 """
 
 from __future__ import annotations

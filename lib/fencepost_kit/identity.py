@@ -1,13 +1,12 @@
 """Who is calling: roles, callers, and tokens.
 
-A token is `fp_` and 43 characters of base64url (32 random bytes). Services keep and compare only its SHA-256: a lookup by a
-digest tells nothing about the token through its timing.
+A token is `fp_` and 43 characters of base64url (32 random bytes). Services keep and compare only its SHA-256: a lookup
+by a digest tells nothing about the token through its timing.
 """
 
 from __future__ import annotations
 
 import base64
-import contextlib
 import enum
 import hashlib
 import os
@@ -20,10 +19,10 @@ from typing import Final
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import Refused
 from fencepost.home import TOKEN_CHARS, TOKEN_PREFIX, is_token, read_credential
+from fencepost_kit.files import write_private
 from fencepost_kit.refusal import Refusal, Unauthenticated
 
 TOKEN_BYTES: Final = 32
-CREDENTIAL_MODE: Final = 0o600
 CREDENTIAL_FOLDER_MODE: Final = 0o700
 CACHED_TOKENS_MAX: Final = 4096
 
@@ -121,28 +120,6 @@ def write_token(path: str | os.PathLike[str], token: str) -> None:
     target = Path(path)
     target.parent.mkdir(mode=CREDENTIAL_FOLDER_MODE, parents=True, exist_ok=True)
     write_private(target, token.encode("ascii") + b"\n")
-
-
-def write_private(target: Path, content: bytes) -> None:
-    """Replace `target` by a file of mode 0600 with `content`: O_EXCL temporary, fsync, rename, fsync of the folder."""
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.{secrets.token_hex(4)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, CREDENTIAL_MODE)
-    try:
-        with open(handle, "wb") as file:  # noqa: PTH123 - a descriptor, not a path
-            os.fchmod(handle, CREDENTIAL_MODE)
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-        temporary.replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            temporary.unlink()
-        raise
-    folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 class CachedIdentify:

@@ -1,4 +1,4 @@
-"""UUIDs of version 7 as 16 bytes: they sort by the time at which they were minted. They identify and never authorise."""
+"""UUIDs of version 7 as 16 bytes, which sort by the time of their minting. They identify and never authorise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UUID_BYTES: Final = 16
 UUID_CHARS: Final = 36
 TIME_BITS: Final = 48
 RANDOM_BITS: Final = 74
-# One process can mint this many ids in one millisecond before the time of the id runs ahead of the clock.
+# Inside one millisecond ids count upwards by random steps of up to this many bits: room for 2**41 of them.
 STEP_BITS: Final = 32
 
 _TIME_MASK: Final = (1 << TIME_BITS) - 1
@@ -54,7 +54,7 @@ class IdMint:
     ) -> None:
         self._now_ms = now_ms
         # Seeded from the system once: ids must not collide, and they need not be unguessable.
-        self._bits = getrandbits or random.Random(os.urandom(32)).getrandbits
+        self._bits = getrandbits or random.Random(os.urandom(32)).getrandbits  # noqa: S311
         self._last_ms = -1
         self._last_random = 0
         self._lock = threading.Lock()

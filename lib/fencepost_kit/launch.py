@@ -1,10 +1,13 @@
-"""Starts a program that must not outlive the process that asked for it. Run as a script, standard library only:
+"""Starts a program that must not outlive the process that asked for it.
+
+Run as a script, standard library only:
 
     python -IS launch.py PARENT_PID -- PROGRAM [ARGUMENT ...]
 
-Linux: the kernel kills the program when the thread that started this script ends (PR_SET_PDEATHSIG; start children from the
-main thread). Elsewhere the program is told its parent by FENCEPOST_PARENT_PID and watches it. Either way the program is not
-started when the parent is gone already. A program that cannot be executed exits with 127, a lost parent with 125.
+Linux: the kernel kills the program when the thread that started this script ends (PR_SET_PDEATHSIG; start children
+from the main thread). Elsewhere the program is told its parent by FENCEPOST_PARENT_PID and watches it. Either way the
+program is not started when the parent is gone already. Exits with 127 where the program cannot be executed, with 125
+where the parent is gone.
 """
 
 import os

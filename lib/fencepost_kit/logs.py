@@ -1,7 +1,7 @@
 """Logs as JSON lines on standard error: ts, level, service, event, and the fields of the event.
 
-A body or a credential never gets in: fields of those names are withheld, anything shaped like a token is masked, and the
-message of an exception is written only where its class speaks of the machine or the code, never of the data.
+A body or a credential never gets in: fields of those names are withheld, anything shaped like a token is masked, and
+the message of an exception is written only where its class speaks of the machine or the code, never of the data.
 """
 
 from __future__ import annotations

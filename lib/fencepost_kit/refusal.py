@@ -14,11 +14,11 @@ STATE_PAIR_BYTES_MAX: Final = 256
 TEXT_BYTES_MAX: Final = 512
 
 
-class Refusal(Exception):  # noqa: N818 - a refusal is an answer, not an error
+class Refusal(Exception):
     """An expected answer: nothing was written.
 
-    `message` says what happened, `hint` what the caller can do next, `state` safe facts of the present state. None of them
-    may hold a body, a secret, or advice to destroy something. What is over the limits is cut where it is sent.
+    `message` says what happened, `hint` what the caller can do next, `state` safe facts of the present state. None of
+    them may hold a body, a secret, or advice to destroy something. What is over the limits is cut where it is sent.
     """
 
     reason: ClassVar[str] = "refused"
@@ -74,6 +74,6 @@ class DependencyDown(Refusal):
 
 
 class StartRefused(Refusal):
-    """The process must not start here: another owner, an unsafe or unwritable folder, wrong settings. Never on the wire."""
+    """The process must not start here: another owner, an unusable folder, wrong settings. Never on the wire."""
 
     reason = "start_refused"

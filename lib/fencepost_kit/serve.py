@@ -1,9 +1,9 @@
 """A gRPC server on a Unix socket of its own, and the life of the process around it.
 
-Promises: one server per service and home (a lock is held before anything is bound); the socket is 0600 in a 0700 folder
-from the first moment at which it can be reached; the address is published only once it answers; nothing of another owner is
-changed or removed. Refuses, before it changes anything: a socket that somebody else serves, a home that is unsafe, not
-writable, or whose socket paths are too long.
+Promises: one server per service and home (a lock is held before anything is bound); the socket is 0600 in a 0700
+folder from the first moment at which it can be reached; the address is published only once it answers; nothing of another
+owner is changed or removed. Refuses, before it changes anything: a socket that somebody else serves, a home that is
+unsafe, not writable, or whose socket paths are too long.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import fcntl
-import json
 import os
 import signal
 import socket
 import stat
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,12 +27,11 @@ import uvloop
 from grpc_health.v1 import health_pb2_grpc
 
 from fencepost.errors import Refused
-from fencepost.home import SOCKET_PATH_BYTES_MAX, Home
-from fencepost_kit import logs
-from fencepost_kit.clock import SYSTEM_CLOCK
+from fencepost.home import Home
+from fencepost_kit import faults, logs
+from fencepost_kit.files import OwnerLock, write_private
 from fencepost_kit.guard import Gate
 from fencepost_kit.health import Health
-from fencepost_kit.identity import write_private
 from fencepost_kit.launch import PARENT_VARIABLE
 from fencepost_kit.refusal import Refusal, StartRefused
 
@@ -61,7 +58,6 @@ DRAIN_MS: Final = 5_000
 DRAIN_MS_MAX: Final = 60_000
 PROBE_MS_MAX: Final = 1_000
 PARENT_CHECK_MS: Final = 500
-OWNER_BYTES_MAX: Final = 4096
 
 EXIT_FAILED: Final = 1
 EXIT_REFUSED: Final = 78  # EX_CONFIG: a restart alone will not help
@@ -95,69 +91,12 @@ class ServeSettings:
             raise ValueError(f"drain_ms must be between 0 and {DRAIN_MS_MAX}")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Owner:
-    """Who holds a lock, as the holder wrote it; 0 where that cannot be read."""
-
-    pid: int
-    started_at_ms: int
-
-
-def read_owner(handle: int) -> Owner:
-    """Return what the holder of a lock wrote into it."""
-    try:
-        found = json.loads(os.pread(handle, OWNER_BYTES_MAX, 0))
-        return Owner(pid=int(found["pid"]), started_at_ms=int(found["started_at_ms"]))
-    except (ValueError, KeyError, TypeError):
-        return Owner(pid=0, started_at_ms=0)
-
-
-class OwnerLock:
-    """An exclusive flock on a file that names its holder. The file is never removed: removing it would free two locks.
-
-    The kernel frees it when the process ends in any way.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._handle = -1
-
-    def acquire(self) -> Owner | None:
-        """Take the lock and write our name, or return who holds it."""
-        handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            owner = read_owner(handle)
-            os.close(handle)
-            if error.errno not in {errno.EWOULDBLOCK, errno.EACCES}:
-                raise
-            return owner
-        content = json.dumps({"pid": os.getpid(), "started_at_ms": SYSTEM_CLOCK.now_ms()}).encode()
-        try:
-            os.ftruncate(handle, 0)
-            os.pwrite(handle, content + b"\n", 0)
-        except OSError:
-            os.close(handle)
-            raise
-        self._handle = handle
-        return None
-
-    def release(self) -> None:
-        """Free the lock. Does nothing where it is not held."""
-        if self._handle >= 0:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, 0)
-            os.close(self._handle)
-            self._handle = -1
-
-
 class Server:
     """One gRPC server of one service in one home.
 
-    Add servicers to `grpc` (the grpc.aio server) before start(). `drain` is the service's own part of a stop: end parked
-    waits, finish what was begun; it gets at most drain_ms. `gate` is for guarded(): it refuses new calls during a drain.
-    Create it inside the running loop.
+    Add servicers to `grpc` (the grpc.aio server) before start(). `drain` is the service's own part of a stop: it ends
+    parked waits and streams and finishes what was begun; it gets at most drain_ms. `gate` is for guarded(): it refuses
+    new calls during a drain, and counts the open ones. Create the server inside the running loop.
     """
 
     def __init__(self, settings: ServeSettings, *, drain: Callable[[], Awaitable[None]] | None = None) -> None:
@@ -178,7 +117,9 @@ class Server:
         Raises:
             SocketInUse: another live server owns the socket; it is named, and nothing was touched.
             HomeRefused: the home is unsafe, not writable, or its paths are too long; the state names the cause.
+            InvalidFaults: a fault is armed at a point that this process does not have.
         """
+        faults.refuse_unknown()
         home, service = self._settings.home, self._settings.service
         with _home_refusals(home):
             home.check_socket_paths((service,))
@@ -338,18 +279,19 @@ def _peer_pid(connected: socket.socket) -> int:
 Main = Callable[[asyncio.Event], Coroutine[Any, Any, int]]
 
 
-def run(main: Main, *, service: str = "fencepost", level: str = "info", argv: Sequence[str] = ()) -> int:
+def run(main: Main, *, service: str = "fencepost", level: str = "info") -> int:
     """Run a service on uvloop and return its exit code.
 
-    `main` gets an event that the first SIGTERM or SIGINT sets: it drains and returns. A second signal ends the process at
-    once with 128 and the signal's number. Files are made for this user only. A refusal to start is written as one message
-    for a person and gives EXIT_REFUSED; any other exception is logged and gives EXIT_FAILED.
+    `main` gets an event that the first SIGTERM or SIGINT sets: it drains and returns. A second signal ends the process
+    at once with 128 and the signal's number. Files are made for this user only. Fault points are armed from the
+    environment. A refusal to start is written as one message for a person and gives EXIT_REFUSED; any other exception
+    is logged and gives EXIT_FAILED.
     """
-    del argv
     os.umask(0o077)
     logs.configure(service, level)
     parent = os.environ.pop(PARENT_VARIABLE, "")
     try:
+        faults.arm_from_environment()
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_supervised(main, int(parent) if parent.isdigit() else 0))
     except (Refusal, Refused) as refusal:
@@ -383,6 +325,6 @@ async def _supervised(main: Main, parent: int) -> int:
 
 async def _end_with(parent: int) -> None:
     """End this process when its parent is gone, where the kernel does not do it."""
-    while os.getppid() == parent:
+    while os.getppid() == parent:  # noqa: ASYNC110 - nothing tells a process that its parent has ended
         await asyncio.sleep(PARENT_CHECK_MS / 1000)
     os._exit(128 + signal.SIGKILL)

@@ -1,13 +1,15 @@
 """Settings of a service: one frozen dataclass, read once at the start.
 
 Each value comes from the highest of: flag, environment FENCEPOST_<SERVICE>_<FIELD>, table [<service>] of
-<home>/fencepost.toml, default. Unknown keys are refused by name in all of them; every value remembers where it came from.
+<home>/fencepost.toml, default. Unknown keys are refused by name in all of them; each value remembers its source.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 import os
+import re
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -24,6 +26,9 @@ TEXT_CHARS_MAX: Final = 4096
 _T = TypeVar("_T")
 _TRUE: Final = frozenset({"true", "yes", "on", "1"})
 _FALSE: Final = frozenset({"false", "no", "off", "0"})
+# Narrower than int() and float(), which also take underscores, foreign digits, nan and infinity.
+_WHOLE: Final = re.compile(r"-?[0-9]{1,18}")
+_NUMBER: Final = re.compile(r"-?[0-9]{1,18}(\.[0-9]{1,18})?")
 
 
 class InvalidSettings(StartRefused):
@@ -58,10 +63,10 @@ def load(
     `argv` holds flags: --field-name VALUE or --field-name=VALUE.
 
     Raises:
-        InvalidSettings: an unknown key, a value of the wrong type or outside its range, an unreadable file. It names the
-            key and the place, and nothing has been changed.
+        InvalidSettings: an unknown key, a value of the wrong type or outside its range, an unreadable file. It names
+            the key and the place, and nothing has been changed.
     """
-    fields = {field.name: field for field in dataclasses.fields(typing.cast(Any, kind))}
+    fields = {field.name: field for field in dataclasses.fields(typing.cast("Any", kind))}
     types = typing.get_type_hints(kind)
     values: dict[str, Any] = {}
     sources = dict.fromkeys(fields, "default")
@@ -136,8 +141,9 @@ def _value(raw: object, kind: Any, metadata: Mapping[str, Any], source: str) -> 
         raise InvalidSettings(f"{source}: must be {_KINDS[kind]}")
     least, most = metadata.get("least"), metadata.get("most")
     if isinstance(value, int | float) and not isinstance(value, bool):
-        if (least is not None and not value >= least) or (most is not None and not value <= most):
-            raise InvalidSettings(f"{source}: must be between {least} and {most}")
+        low, high = -math.inf if least is None else least, math.inf if most is None else most
+        if not math.isfinite(value) or not low <= value <= high:
+            raise InvalidSettings(f"{source}: must be between {low:g} and {high:g}")
     elif isinstance(value, str) and len(value) > TEXT_CHARS_MAX:
         raise InvalidSettings(f"{source}: is over {TEXT_CHARS_MAX} characters")
     return value
@@ -164,7 +170,5 @@ def _converted(raw: object, kind: Any) -> str | int | float | bool | None:
 def _parsed(text: str, kind: Any) -> int | float | bool | None:
     if kind is bool:
         return True if text.lower() in _TRUE else False if text.lower() in _FALSE else None
-    try:
-        return typing.cast("int | float", kind(text))
-    except ValueError:
-        return None
+    pattern = _WHOLE if kind is int else _NUMBER
+    return typing.cast("int | float", kind(text)) if pattern.fullmatch(text) else None
