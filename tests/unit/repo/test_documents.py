@@ -15,6 +15,7 @@ import pytest
 ROOT: Final = Path(__file__).resolve().parents[3]
 LINK: Final = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 FENCE: Final = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+OUTCOMES: Final = frozenset({"Refused", "NotWritten", "Uncertain"})
 VARIABLE: Final = re.compile(r"FENCEPOST_[A-Z]+(?:_[A-Z]+)*")
 
 
@@ -52,19 +53,56 @@ def sources() -> Iterator[tuple[Path, ast.Module]]:
                 yield path, ast.parse(path.read_text(encoding="utf-8"))
 
 
+def class_reason(node: ast.AST) -> str | None:
+    """Return the code of `reason = "..."`, with or without an annotation."""
+    if isinstance(node, ast.Assign) and len(node.targets) == 1:
+        target: ast.AST = node.targets[0]
+    elif isinstance(node, ast.AnnAssign):
+        target = node.target
+    else:
+        return None
+    return text_of(node.value) if isinstance(target, ast.Name) and target.id == "reason" else None
+
+
+def raised_reason(node: ast.AST) -> str | None:
+    """Return the code that is given to one of the client library's outcomes where it is made."""
+    made = isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in OUTCOMES and node.args
+    return text_of(node.args[0]) if made and isinstance(node, ast.Call) else None
+
+
+def text_of(node: ast.AST | None) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
 def reasons() -> dict[str, str]:
-    """Return every stable reason code that a refusal class of the tree carries, with where it stands."""
-    found = {}
-    for path, tree in sources():
-        for node in ast.walk(tree):
-            target = node.target if isinstance(node, ast.AnnAssign) else None
-            if isinstance(node, ast.Assign) and len(node.targets) == 1:
-                target = node.targets[0]
-            if not (isinstance(target, ast.Name) and target.id == "reason"):
-                continue
-            value = node.value if isinstance(node, ast.AnnAssign | ast.Assign) else None
-            if isinstance(value, ast.Constant) and isinstance(value.value, str) and value.value:
-                found[value.value] = str(path.relative_to(ROOT))
+    """Return every stable reason code of the tree, with a file where it stands."""
+    return {
+        code: str(path.relative_to(ROOT))
+        for path, tree in sources()
+        for node in ast.walk(tree)
+        if (code := class_reason(node) or raised_reason(node))
+    }
+
+
+def number(node: ast.AST | None) -> int | None:
+    """Return the value of a whole number, or of a product of whole numbers."""
+    if isinstance(node, ast.Constant) and type(node.value) is int:
+        return node.value
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        left, right = number(node.left), number(node.right)
+        return left * right if left is not None and right is not None else None
+    return None
+
+
+def constants() -> dict[str, set[int]]:
+    """Return every named number of the tree with its values."""
+    found: dict[str, set[int]] = {}
+    for _, tree in sources():
+        for node in tree.body:
+            if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+                value = number(node.value)
+                if value is not None:
+                    found.setdefault(node.target.id, set()).add(value)
     return found
 
 
@@ -115,6 +153,14 @@ def test_every_reason_code_is_explained() -> None:
 def test_every_environment_variable_is_explained() -> None:
     page = (ROOT / "docs" / "reference" / "environment.md").read_text(encoding="utf-8")
     assert not sorted(name for name in variables() if f"`{name}`" not in page)
+
+
+def test_every_limit_of_the_reference_is_the_one_in_the_code() -> None:
+    page = (ROOT / "docs" / "reference" / "limits.md").read_text(encoding="utf-8")
+    stated = re.findall(r"`([A-Z][A-Z0-9_]+)` = (\d+)", page)
+    known = constants()
+    assert len(stated) >= 20
+    assert [(name, value) for name, value in stated if int(value) not in known.get(name, set())] == []
 
 
 def test_the_glossary_gives_every_word_one_meaning_in_alphabetical_order() -> None:
