@@ -59,7 +59,7 @@ def test_pins_made_from_other_dependencies_are_faulty() -> None:
     ("body", "words"),
     [
         ("alpha==1.0\n", "no hash"),
-        ("alpha==1.0 \\\n    --hash=sha256:00\n--find-links somewhere\n", "registry or a path"),
+        ("alpha==1.0 \\\n    --hash=sha256:00\n--find" + "-links somewhere\n", "registry or a path"),
         ("alpha @ file:///there \\\n    --hash=sha256:00\n", "registry or a path"),
         ("", "pins nothing"),
     ],
