@@ -49,8 +49,9 @@ bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the
 	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)
 
 .PHONY: proto
-proto: $(VENV)/.dev-ready ## Generate the stubs below lib/fencepost from protos/.
+proto: $(VENV)/.dev-ready ## Generate the stubs from protos/, and the shim's constant answers from the tool table.
 	@$(BIN)/python scripts/generate_stubs.py
+	@$(BIN)/python -m fencepost.mcp.generate
 
 .PHONY: pins
 pins: $(VENV)/.dev-ready ## Make requirements/*.txt from pyproject.toml; versions that still fit stay.
