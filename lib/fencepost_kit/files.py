@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import json
 import os
 import secrets
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from fencepost.errors import Refused
+from fencepost.home import Home
 from fencepost_kit.clock import SYSTEM_CLOCK
+from fencepost_kit.refusal import StartRefused
 
 PRIVATE_MODE: Final = 0o600
 OWNER_BYTES_MAX: Final = 4096
@@ -128,3 +133,33 @@ class OwnerLock:
                 os.ftruncate(self._handle, 0)
             os.close(self._handle)
             self._handle = -1
+
+
+class HomeRefused(StartRefused):
+    """The home cannot be used; `reason` of the cause is in the state."""
+
+    reason = "home_unusable"
+
+
+_UNWRITABLE: Final = frozenset(
+    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+)
+
+
+@contextlib.contextmanager
+def home_refusals(home: Home) -> Iterator[None]:
+    """Turn what the home or the file system answers into a refusal that says what to do."""
+    try:
+        yield
+    except Refused as refused:
+        raise HomeRefused(
+            refused.message, hint=refused.hint, state={**refused.state, "cause": refused.reason}
+        ) from refused
+    except OSError as error:
+        if error.errno is None or error.errno not in _UNWRITABLE:
+            raise
+        raise HomeRefused(
+            f"{error.filename or home.path}: {os.strerror(error.errno)}; nothing was started",
+            hint="Make the home writable for this user, or choose another FENCEPOST_HOME.",
+            state={"cause": "home_not_writable", "errno": errno.errorcode[error.errno]},
+        ) from error

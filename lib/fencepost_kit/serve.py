@@ -1,23 +1,22 @@
 """A gRPC server on a Unix socket of its own, and the life of the process around it.
 
 Promises: one server per service and home (a lock is held before anything is bound); the socket is 0600 in a 0700
-folder from the first moment at which it can be reached; the address is published only once it answers; nothing of another
-owner is changed or removed. Refuses, before it changes anything: a socket that somebody else serves, a home that is
-unsafe, not writable, or whose socket paths are too long.
+folder from the first moment at which it can be reached; the address is published only once it answers; nothing of
+another owner is changed or removed. Refuses, before it changes anything: a socket that somebody else serves, a home
+that is unsafe, not writable, or whose socket paths are too long.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import socket
 import stat
 import struct
 import sys
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -29,7 +28,7 @@ from grpc_health.v1 import health_pb2_grpc
 from fencepost.errors import Refused
 from fencepost.home import Home
 from fencepost_kit import faults, logs
-from fencepost_kit.files import OwnerLock, write_private
+from fencepost_kit.files import HomeRefused, OwnerLock, home_refusals, write_private
 from fencepost_kit.guard import Gate
 from fencepost_kit.health import Health
 from fencepost_kit.launch import PARENT_VARIABLE
@@ -69,12 +68,6 @@ class SocketInUse(StartRefused):
     """Another live server owns this service's socket."""
 
     reason = "socket_in_use"
-
-
-class HomeRefused(StartRefused):
-    """The home cannot be used; `reason` of the cause is in the state."""
-
-    reason = "home_unusable"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,14 +114,14 @@ class Server:
         """
         faults.refuse_unknown()
         home, service = self._settings.home, self._settings.service
-        with _home_refusals(home):
+        with home_refusals(home):
             home.check_socket_paths((service,))
             home.prepare()
             owner = self._lock.acquire()
         if owner is not None:
             raise _in_use(service, owner.pid, owner.started_at_ms)
         try:
-            with _home_refusals(home):
+            with home_refusals(home):
                 self._bind(home.socket(service))
                 await self.grpc.start()
                 self._publish(home, service)
@@ -215,25 +208,6 @@ class Server:
     def _owns(self, path: Path) -> bool:
         facts = path.lstat()
         return self._bound == (facts.st_dev, facts.st_ino)
-
-
-@contextlib.contextmanager
-def _home_refusals(home: Home) -> Iterator[None]:
-    """Turn what the home or the file system answers into a refusal that says what to do."""
-    try:
-        yield
-    except Refused as refused:
-        raise HomeRefused(
-            refused.message, hint=refused.hint, state={**refused.state, "cause": refused.reason}
-        ) from refused
-    except OSError as error:
-        if error.errno not in {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR}:
-            raise
-        raise HomeRefused(
-            f"{error.filename or home.path}: {os.strerror(error.errno)}; the service was not started",
-            hint="Make the home writable for this user, or choose another FENCEPOST_HOME.",
-            state={"cause": "home_not_writable", "errno": errno.errorcode[error.errno]},
-        ) from error
 
 
 def _in_use(service: str, pid: int, started_at_ms: int = 0) -> SocketInUse:
