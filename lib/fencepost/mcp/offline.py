@@ -1,0 +1,53 @@
+"""What the first tool call needs: an identity, a home, and answers where there is neither. Imported at that call."""
+
+from __future__ import annotations
+
+import os
+
+from fencepost.errors import Refused
+from fencepost.home import Home
+from fencepost.mcp import wire
+from fencepost.mcp.calls import Calls
+from fencepost.mcp.link import Identity, Link, new_nonce
+
+# Not imported from typing, which would be the most expensive import of the stdio shim.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from fencepost.mcp.session import Call
+
+# A sender that is named but does not exist is as little managed as one that is not named.
+_NO_SENDER = ("missing_managed_sender", "credential_missing")
+
+
+def open_link(
+    call: Call, *, emit: Callable[[bytes], None], env: Mapping[str, str] | None = None
+) -> tuple[Calls, Link] | None:
+    """Return the table of calls and the connection, for the agent that the environment names; or answer the call.
+
+    The token is read here, once: a later life's credential is not picked up by this process.
+    """
+    env = os.environ if env is None else env
+    try:
+        home = Home.from_environment(env)
+        identity = Identity.from_environment(home, env)
+    except Refused as refused:
+        # Wrong arguments are told first: they stay wrong when the identity is put right.
+        call.sink(examine(call) or _no_identity(call, refused))
+        return None
+    calls = Calls(emit=emit, examine=examine)
+    return calls, Link(home=home, identity=identity, calls=calls, nonce=new_nonce())
+
+
+def _no_identity(call: Call, refused: Refused) -> bytes:
+    code = _NO_SENDER[0] if refused.reason in _NO_SENDER else refused.reason
+    return wire.tool_error(call.id_text, code=code, message=f"{refused.message}.", hint=refused.hint)
+
+
+def examine(call: Call) -> bytes | None:
+    """Return the answer to a call whose arguments are wrong, else None. Where an edge is there, the edge does this."""
+    from fencepost.mcp import registry  # noqa: PLC0415 (needed only where no edge is)
+
+    verdict = registry.examine(wire.decode(call.line)["params"])
+    return verdict.line(call.id_text) if isinstance(verdict, registry.Malformed) else None

@@ -1,0 +1,278 @@
+"""The stdio MCP server that agent programs start: `fencepost-mcp`, or `fencepost mcp serve`.
+
+Guarantees: discovery is answered with no home and no running service; a parked wait never blocks another call; it
+outlives every restart behind it and ends only when its input ends, its output is closed, or its parent is gone; what it
+remembers is bounded, and it never waits for a client that does not read. Standard library only, and as few modules of
+it as possible: every agent program pays for this start.
+"""
+
+from __future__ import annotations
+
+import posix
+import sys
+from errno import EAGAIN, EINTR
+from select import POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, poll
+from time import monotonic
+
+from fencepost.mcp.session import LINE_BYTES_MAX, Session
+
+# Not imported from typing, which would be the most expensive import of the stdio shim.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Final
+
+    from fencepost.mcp.calls import Calls
+    from fencepost.mcp.link import Link
+    from fencepost.mcp.session import Call
+
+READ_BYTES: Final = 64 * 1024
+WRITE_BYTES: Final = 64 * 1024
+# From here on nothing more is read, neither from the client nor from the edge, until the client has read something.
+OUT_BYTES_HIGH: Final = 1024 * 1024
+PARENT_CHECK_MS: Final = 5_000
+# How long the process may outlive its input: the calls in progress end before, the rest is for their answers.
+EXIT_MS_MAX: Final = 6_000
+_NOT_NOW: Final = (EAGAIN, EINTR)
+_CLOSED: Final = POLLERR | POLLHUP | POLLNVAL
+_USAGE: Final = (
+    "usage: fencepost-mcp [--version]\n\n"
+    "MCP server on standard input and output; agent programs start it. Its environment names the home and the agent:\n"
+    "FENCEPOST_HOME and FENCEPOST_SESSION_ID, or FENCEPOST_CREDENTIAL_FILE.\n"
+)
+
+
+class Shim:
+    """One client on two descriptors, and the calls that it has in progress."""
+
+    def __init__(self, *, source: int, target: int) -> None:
+        self._source: Final = source
+        self._target: Final = target
+        self._session: Final = Session(emit=self._emit, desk=self)
+        self._parent: Final = posix.getppid()
+        self._buffer = b""
+        self._searched = 0
+        self._skipping = False
+        self._out: Final[list[bytes]] = []
+        self._out_bytes = 0
+        self._ended_s: float | None = None
+        self._broken = False
+        self._calls: Calls | None = None
+        self._link: Link | None = None
+
+    # The desk of the session.
+
+    def admit(self, call: Call) -> None:
+        """Take over a tool call; the first one loads what calls need."""
+        from fencepost.mcp import offline  # noqa: PLC0415 (an agent that never calls a tool pays for none of it)
+
+        if self._link is None:
+            opened = offline.open_link(call, emit=self._emit)
+            if opened is None:
+                return
+            self._calls, self._link = opened
+        if self._calls is not None:
+            self._calls.now = monotonic()
+            self._calls.admit(call)
+
+    def cancel(self, id_text: str) -> None:
+        """Send nothing further for a call."""
+        if self._calls is not None:
+            self._calls.cancel(id_text)
+
+    # The loop.
+
+    def run(self) -> int:
+        """Serve until the end. Returns the exit status."""
+        poller = poll()
+        masks: dict[int, int] = {}
+        while not self._finished():
+            wanted = self._interests()
+            for descriptor in masks.keys() - wanted.keys():
+                poller.unregister(descriptor)
+            for descriptor, mask in wanted.items():
+                if masks.get(descriptor) != mask:
+                    poller.register(descriptor, mask)
+            masks = wanted
+            for descriptor, events in poller.poll(self._timeout_ms()):
+                self._handle(descriptor, events)
+            self._step()
+        return 0
+
+    def _interests(self) -> dict[int, int]:
+        room = self._out_bytes < OUT_BYTES_HIGH
+        wanted = {self._target: POLLOUT if self._out else 0}
+        if self._broken:
+            wanted.clear()
+        if self._ended_s is None and room:
+            wanted[self._source] = POLLIN
+        if self._link is not None and self._link.fileno() >= 0:
+            wanted[self._link.fileno()] = (POLLIN if room else 0) | (POLLOUT if self._link.wants_writing else 0)
+        return wanted
+
+    def _timeout_ms(self) -> int:
+        now = monotonic()
+        due = [now + PARENT_CHECK_MS / 1000]
+        if self._ended_s is not None:
+            due.append(self._ended_s + EXIT_MS_MAX / 1000)
+        if self._calls is not None and self._link is not None:
+            due += [moment for moment in (self._calls.next_due_s(), self._link.next_due_s()) if moment is not None]
+        # One more, because a poll that returns a little early would be repeated at once.
+        return max(0, int((min(due) - now) * 1000) + 1)
+
+    def _handle(self, descriptor: int, events: int) -> None:
+        if self._calls is not None:
+            self._calls.now = monotonic()
+        if descriptor == self._source:
+            self._read()
+        elif descriptor == self._target:
+            if events & _CLOSED:
+                self._break()
+        elif self._link is not None and descriptor == self._link.fileno():
+            if events & POLLOUT:
+                self._link.writable()
+            if events & (POLLIN | _CLOSED):
+                self._link.readable()
+
+    def _step(self) -> None:
+        if posix.getppid() != self._parent:
+            self._end()
+        self._process()
+        if self._calls is not None and self._link is not None:
+            self._calls.now = monotonic()
+            self._calls.tick()
+            self._link.step()
+        self._write()
+
+    def _finished(self) -> bool:
+        if self._ended_s is None:
+            return False
+        if monotonic() >= self._ended_s + EXIT_MS_MAX / 1000:
+            return True
+        return not self._out and not self._buffer and not self._calls
+
+    def _end(self) -> None:
+        """No more will be asked: waits end, the rest finishes within its bound."""
+        if self._ended_s is None:
+            self._ended_s = monotonic()
+
+    def _break(self) -> None:
+        """Nobody reads the answers any more."""
+        self._broken = True
+        self._out.clear()
+        self._out_bytes = 0
+        self._buffer = b""
+        self._end()
+        if self._calls is not None:
+            self._calls.end_of_input()
+
+    # Input.
+
+    def _read(self) -> None:
+        try:
+            data = posix.read(self._source, READ_BYTES)
+        except OSError as error:
+            if error.errno in _NOT_NOW:
+                return
+            data = b""
+        if data:
+            self._buffer += data
+        else:
+            self._end()
+
+    def _process(self) -> None:
+        """Act on the lines that are complete, as long as their answers have room."""
+        while self._out_bytes < OUT_BYTES_HIGH:
+            end = self._buffer.find(b"\n", self._searched)
+            if end < 0:
+                self._searched = len(self._buffer)
+                if self._skipping or self._searched > LINE_BYTES_MAX:
+                    self._skip()
+                break
+            line, self._buffer, self._searched = self._buffer[:end], self._buffer[end + 1 :], 0
+            if self._skipping:
+                self._skipping = False
+            else:
+                self._session.feed(line)
+        else:
+            return
+        if self._ended_s is not None:
+            self._last()
+
+    def _skip(self) -> None:
+        """Forget the line so far, and answer it once."""
+        if not self._skipping:
+            self._skipping = True
+            self._session.too_long()
+        self._buffer, self._searched = b"", 0
+
+    def _last(self) -> None:
+        """The input has ended and every whole line has been acted upon."""
+        if self._buffer.strip() and not self._skipping:
+            self._session.unterminated()
+        self._buffer, self._searched = b"", 0
+        if self._calls is not None:
+            self._calls.end_of_input()
+
+    # Output.
+
+    def _emit(self, answer: bytes | None) -> None:
+        if answer is None or self._broken:
+            return
+        self._out.append(answer + b"\n")
+        self._out_bytes += len(answer) + 1
+
+    def _write(self) -> None:
+        while self._out:
+            chunk = self._out[0]
+            try:
+                count = posix.write(self._target, chunk[:WRITE_BYTES])
+            except OSError as error:
+                if error.errno not in _NOT_NOW:
+                    self._break()
+                return
+            self._out_bytes -= count
+            if count == len(chunk):
+                del self._out[0]
+            else:
+                self._out[0] = chunk[count:]
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the server; returns the exit status. Arguments other than those of the usage text are refused."""
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments in (["--help"], ["-h"]):
+        sys.stdout.write(_USAGE)
+        return 0
+    if arguments == ["--version"]:
+        from fencepost import __version__  # noqa: PLC0415 (see the module's docstring)
+
+        sys.stdout.write(f"fencepost-mcp {__version__}\n")
+        return 0
+    if arguments not in ([], ["mcp", "serve"]):
+        sys.stderr.write(_USAGE)
+        return 2
+    return serve()
+
+
+def serve() -> int:
+    """Serve standard input and output until the end. Returns the exit status."""
+    if not posix.isatty(0):
+        # A Ctrl-C at the agent program's terminal reaches the whole group; the program decides, by closing the input.
+        # A person who tries the server out at a terminal can still stop it. The public module is slow to load.
+        import _signal  # type: ignore[import-not-found]  # noqa: PLC0415
+
+        _signal.signal(_signal.SIGINT, _signal.SIG_IGN)
+    try:
+        blocking = posix.get_blocking(1)
+        posix.set_blocking(1, False)
+    except OSError:
+        # There is no output to answer on.
+        return 1
+    try:
+        return Shim(source=0, target=1).run()
+    finally:
+        posix.set_blocking(1, blocking)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
