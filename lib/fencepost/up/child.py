@@ -11,28 +11,14 @@ from collections.abc import Awaitable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
-
-from fencepost.errors import Refused
-from fencepost.home import CREDENTIAL_VARIABLE, GENERATION_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE, Home, read_address
+from fencepost.home import CREDENTIAL_VARIABLE, GENERATION_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE, Home
 from fencepost.up.logfile import LogFile
 from fencepost_kit import launch
-from fencepost_kit.files import owner_of
 
-READY_POLL_MS: Final = 20
-CONNECT_BACKOFF_MS: Final = 50
 OUTPUT_MS_MAX: Final = 1_000
 
 # A service acts as itself: an identity in the shell that ran `fencepost up` is not for it.
 WITHHELD_VARIABLES: Final = (SESSION_VARIABLE, CREDENTIAL_VARIABLE, GENERATION_VARIABLE)
-
-_PROBE_OPTIONS: Final = (
-    ("grpc.initial_reconnect_backoff_ms", CONNECT_BACKOFF_MS),
-    ("grpc.min_reconnect_backoff_ms", CONNECT_BACKOFF_MS),
-    ("grpc.max_reconnect_backoff_ms", CONNECT_BACKOFF_MS),
-    ("grpc.use_local_subchannel_pool", 1),
-)
 
 
 async def first_of(*waits: Awaitable[Any], timeout_ms: int | None = None) -> None:
@@ -137,28 +123,3 @@ class Child:
         # It may have ended, and its end be on the way to us.
         with contextlib.suppress(ProcessLookupError):
             self._transport.send_signal(number)
-
-    async def ready(self, home: Home, name: str) -> None:
-        """Return once the service that this very process serves says SERVING. The caller bounds it."""
-        while True:
-            owner = owner_of(home.lock(name))
-            # The lock proves that the address is this child's and not that of a server somebody else started.
-            if owner is not None and owner.pid == self.pid and await _serving(home, name):
-                return
-            await asyncio.sleep(READY_POLL_MS / 1000)
-
-
-async def _serving(home: Home, name: str) -> bool:
-    """Watch the health of a service until it says SERVING; False where it cannot be asked at present."""
-    try:
-        address = read_address(home.address(name))
-        if address is None:
-            return False
-        async with grpc.aio.insecure_channel(address, options=_PROBE_OPTIONS) as channel:
-            watch = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest(service=""))
-            async for answer in watch:
-                if answer.status == health_pb2.HealthCheckResponse.SERVING:
-                    return True
-    except (grpc.aio.AioRpcError, Refused):
-        return False
-    return False

@@ -71,9 +71,12 @@ def say(line: str) -> None:
 
 def _installed(row: Row) -> bool:
     try:
+        found = importlib.util.find_spec(row.module)
+        if found is None or found.submodule_search_locations is None:
+            return found is not None
         return importlib.util.find_spec(f"{row.module}.__main__") is not None
     except ModuleNotFoundError:
-        return importlib.util.find_spec(row.module) is not None and "." not in row.module
+        return False
 
 
 def _refuse_owned(home: Home, owner: Owner | None) -> None:

@@ -17,6 +17,7 @@ from fencepost.up.settings import UpSettings
 from fencepost.up.table import Row
 from fencepost_kit.clock import SYSTEM_CLOCK
 from fencepost_kit.files import write_private
+from fencepost_kit.probe import until_ready
 from fencepost_kit.serve import EXIT_REFUSED
 
 Say = Callable[[str], None]
@@ -125,7 +126,7 @@ class Unit:
     async def _readiness(self, child: Child) -> float | None:
         """Return the monotonic time at which the child became ready; None: it ended, time is over, or stop()."""
         started = SYSTEM_CLOCK.monotonic()
-        asked = asyncio.ensure_future(child.ready(self._home, self.row.name))
+        asked = asyncio.ensure_future(until_ready(self._home, self.row.name, child.pid))
         await first_of(asked, child.gone(), self._stop.wait(), timeout_ms=self.row.ready_ms_max)
         if asked.cancelled() or child.has_ended:
             return None
