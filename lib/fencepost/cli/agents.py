@@ -1,0 +1,204 @@
+"""`fencepost agent`: create, list, show and change agents."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from fencepost.cli import acting, screen
+from fencepost.cli.connect import connection
+from fencepost.cli.directory import NO_AGENTS, all_agents, all_projects, readers, resolve
+from fencepost.cli.options import AsJson, Key, Target, key_or_new
+from fencepost.cli.plain import one_line, plain
+from fencepost.cli.project import locate
+from fencepost.cli.screen import Column
+from fencepost.client import new_key
+from fencepost.common.v1 import common_pb2
+from fencepost.errors import Refused
+from fencepost.sessions.v1 import sessions_pb2 as pb
+
+agents = typer.Typer(help="Create, list, show and change agents.", no_args_is_help=True)
+
+ROLES: Final = {"agent": common_pb2.ROLE_AGENT, "coordinator": common_pb2.ROLE_COORDINATOR}
+
+Role = Annotated[str | None, typer.Option(metavar="ROLE", help="agent, or coordinator: also supervises its project.")]
+Provider = Annotated[str | None, typer.Option(metavar="NAME", help="The agent program, for example codex.")]
+Workspace = Annotated[Path | None, typer.Option(metavar="DIR", help="The folder it works in.")]
+ProjectOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--project", metavar="DIR", help="A folder of the project; by default the current one. Worktrees share."
+    ),
+]
+
+
+@agents.command("create")
+def create(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="1 to 64 characters, unique in its project.")],
+    *,
+    project: ProjectOption = None,
+    provider: Provider = None,
+    role: Role = None,
+    workspace: Workspace = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Create an agent, and print how to connect it."""
+    operator = acting.as_operator()
+    location = locate(Path.cwd() if project is None else project)
+    ask = pb.CreateAgentRequest(
+        idempotency_key=key_or_new(key),
+        name=name,
+        role=_role(role) or common_pb2.ROLE_AGENT,
+        provider=provider or "",
+        workspace="" if workspace is None else os.path.abspath(workspace),  # noqa: PTH100 (a name, not a lookup)
+    )
+
+    async def work(services: acting.Services) -> tuple[pb.Project, pb.CreateAgentResponse]:
+        found = await services.sessions.ensure_project(
+            pb.EnsureProjectRequest(
+                idempotency_key=new_key("cli"), kind=location.kind, location=location.path, name=location.name
+            )
+        )
+        ask.project_id = found.project.project_id
+        return found.project, await services.sessions.create_agent(ask)
+
+    in_project, created = acting.call(operator, work)
+    connect = connection(operator.home, created.agent.agent_id)
+    if as_json:
+        screen.put_json({**plain(created), "project": plain(in_project), "connect": connect})
+        return
+    again = " already stood, created by an earlier call with this key" if created.duplicate else " created"
+    screen.put(f"Agent {one_line(created.agent.name)}{again}, in project {one_line(in_project.name)}.")
+    screen.put(f"  UUID        {created.agent.agent_id}")
+    screen.put(f"  Credential  {created.credential_file}")
+    screen.put("\nIts shell, or the program that starts it:")
+    for variable, value in connect["environment"].items():
+        screen.put(f"  export {variable}={shlex.quote(value)}")
+    screen.put("\nIts MCP configuration:")
+    screen.put(json.dumps(connect["mcp"], indent=2, ensure_ascii=False))
+
+
+@agents.command("list")
+def list_agents(
+    *,
+    project: ProjectOption = None,
+    every: Annotated[bool, typer.Option("--all", help="Every project of the home.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """List agents: an agent sees its own project; the operator every project, or that of --project."""
+    who = acting.as_whoever()
+    if project is not None and (every or not who.is_operator):
+        raise Refused("invalid_arguments", "--project is the operator's, and does not go with --all; nothing was read")
+    location = None if project is None else locate(project)
+
+    async def work(services: acting.Services) -> tuple[list[pb.Agent], dict[str, str], dict[str, Any]]:
+        known = {item.project_id: item for item in await all_projects(services.sessions)} if who.is_operator else {}
+        wanted = ""
+        if location is not None:
+            wanted = next((key for key, item in known.items() if item.location == location.path), "")
+            if not wanted:
+                return [], {}, {}
+        found = await all_agents(services.sessions, wanted)
+        return found, {key: item.name for key, item in known.items()}, await readers(services, found)
+
+    found, names, reading = acting.call(who, work)
+    if as_json:
+        rows = [{**plain(agent), "reader": reading.get(agent.agent_id)} for agent in found]
+        screen.put_json({"agents": rows})
+        return
+    if not found:
+        screen.put(NO_AGENTS)
+        return
+    columns = [Column(title=title) for title in ("NAME", "UUID", "ROLE", "PROVIDER", "GEN", "LAST READ")]
+    columns.append(Column(title="PROJECT", text=True))
+    columns.append(Column(title="WORKSPACE", text=True))
+    now_ms = int(time.time() * 1000)
+    screen.put(screen.table(columns, [_row(agent, names, reading, now_ms) for agent in found]))
+
+
+def _row(agent: pb.Agent, names: Mapping[str, str], reading: Mapping[str, Any], now_ms: int) -> list[str]:
+    reader = reading.get(agent.agent_id)
+    if reader is None:
+        read = "?"
+    else:
+        read = "waiting now" if reader["waiting"] else screen.ago(reader["last_read_at_ms"], now_ms)
+    role = "coordinator" if agent.role == common_pb2.ROLE_COORDINATOR else "agent"
+    project = names.get(agent.project_id, agent.project_id)
+    return [agent.name, agent.agent_id, role, agent.provider, str(agent.generation), read, project, agent.workspace]
+
+
+@agents.command("show")
+def show(target: Target, *, as_json: AsJson = False) -> None:
+    """Show one agent."""
+    who = acting.as_whoever()
+
+    async def work(services: acting.Services) -> tuple[pb.GetAgentResponse, dict[str, Any]]:
+        found = await resolve(services, target)
+        return found, await readers(services, [found.agent])
+
+    found, reading = acting.call(who, work)
+    agent, reader = found.agent, reading.get(found.agent.agent_id)
+    if as_json:
+        fields = {**plain(found), "reader": reader}
+        screen.put_json(fields | ({"connect": connection(who.home, agent.agent_id)} if who.is_operator else {}))
+        return
+    now_ms = int(time.time() * 1000)
+    facts = {
+        "Name": agent.name,
+        "UUID": agent.agent_id,
+        "Project": agent.project_id,
+        "Role": "coordinator" if agent.role == common_pb2.ROLE_COORDINATOR else "agent",
+        "Provider": agent.provider or "not known",
+        "Workspace": agent.workspace or "not known",
+        "Generation": str(agent.generation),
+        "Created": screen.moment(agent.created_at_ms),
+        "Last read": "not known" if reader is None else screen.ago(reader["last_read_at_ms"], now_ms),
+        "Credential": found.credential_file,
+    }
+    screen.put("\n".join(f"{name:<11} {one_line(value)}" for name, value in facts.items() if value))
+
+
+@agents.command("update")
+def update(
+    target: Target,
+    *,
+    name: Annotated[str | None, typer.Option(metavar="NAME", help="A new name.")] = None,
+    role: Role = None,
+    provider: Annotated[str | None, typer.Option(metavar="NAME", help='The agent program; "" clears it.')] = None,
+    workspace: Annotated[str | None, typer.Option(metavar="DIR", help='The folder it works in; "" clears it.')] = None,
+    key: Key = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change an agent; what is not named stays."""
+    operator = acting.as_operator()
+    ask = pb.UpdateAgentRequest(idempotency_key=key_or_new(key), name=name, role=_role(role), provider=provider)
+    if workspace is not None:
+        ask.workspace = workspace and os.path.abspath(workspace)  # noqa: PTH100 (a name, not a lookup)
+    if all(value is None for value in (name, role, provider, workspace)):
+        raise Refused("invalid_arguments", "nothing to change was named; nothing was written", hint="See --help.")
+
+    async def work(services: acting.Services) -> pb.UpdateAgentResponse:
+        ask.agent_id = (await resolve(services, target)).agent.agent_id
+        return await services.sessions.update_agent(ask)
+
+    changed = acting.call(operator, work)
+    if as_json:
+        screen.put_json(plain(changed))
+        return
+    screen.put(f"Agent {one_line(changed.agent.name)} ({changed.agent.agent_id}) changed.")
+
+
+def _role(text: str | None) -> common_pb2.Role.ValueType | None:
+    if text is None:
+        return None
+    if text not in ROLES:
+        raise Refused("invalid_arguments", f"a role is one of {', '.join(ROLES)}; nothing was written")
+    return ROLES[text]

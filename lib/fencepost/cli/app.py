@@ -1,0 +1,100 @@
+"""The command tree, and the one place where an outcome becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Final
+
+import typer
+from typer.main import get_command
+
+from fencepost.cli import exits, screen
+from fencepost.cli.agents import agents
+from fencepost.cli.messages import messages
+from fencepost.cli.operator import credentials, projects
+from fencepost.cli.services import down, status, up, version
+from fencepost.cli.why import why
+from fencepost.errors import FencepostError, Refused
+
+PROGRAM: Final = "fencepost"
+# Verbs of earlier systems of this kind, and what replaces them. They are refused, never emulated: what they promised
+# (typing into a terminal, waiting for output) is not what a message is.
+RETIRED: Final = {
+    "send": "fencepost message send TARGET TEXT",
+    "ask": "fencepost message followup TARGET TEXT",
+}
+
+app = typer.Typer(
+    name=PROGRAM,
+    help="A durable mailbox between coding agents.",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("up")(up)
+app.command("down")(down)
+app.command("status")(status)
+app.add_typer(agents, name="agent")
+app.add_typer(messages, name="message")
+app.command("why")(why)
+app.add_typer(projects, name="project")
+app.add_typer(credentials, name="credential")
+app.command("version")(version)
+
+
+def _retired(name: str) -> None:
+    def refuse(context: typer.Context) -> None:  # noqa: ARG001 (swallows every argument)
+        raise Refused(
+            "retired_command",
+            f"`{PROGRAM} {name}` does not exist any more; nothing was sent",
+            hint=f"Use: {RETIRED[name]}",
+        )
+
+    anything = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+    app.command(name, hidden=True, context_settings=anything)(refuse)
+
+
+for _name in RETIRED:
+    _retired(_name)
+
+
+@app.command("mcp", hidden=False)
+def mcp(verb: Annotated[str, typer.Argument(metavar="serve")]) -> None:
+    """Serve MCP on standard input and output: `fencepost mcp serve`. Agent programs start this."""
+    raise Refused(
+        "invalid_arguments",
+        f"`{PROGRAM} mcp` has one verb, serve, and takes it first; nothing was started",
+        hint=f"Use: {PROGRAM} mcp serve" if verb != "serve" else "Leave out what stands between mcp and serve.",
+    )
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command line and return its exit code. Nothing is raised but what is a bug."""
+    as_json = "--json" in arguments
+    try:
+        result = get_command(app).main(args=list(arguments), prog_name=PROGRAM, standalone_mode=False)
+    except FencepostError as error:
+        screen.put_error(error, as_json=as_json)
+        return exits.exit_code(error)
+    except typer.TyperException as error:
+        return _usage(error, as_json=as_json)
+    except (KeyboardInterrupt, typer.Abort):
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # The reader has gone. Nothing more can be said, and the interpreter must not try at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.FAILED
+    return result if isinstance(result, int) else exits.OK
+
+
+def _usage(error: typer.TyperException, *, as_json: bool) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        screen.put(error.format_message())
+        return exits.FAILED
+    command = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
+    what = f"{error.format_message().rstrip('.')}; nothing was done"
+    screen.put_error(Refused("invalid_arguments", what, hint=f"See: {command} --help"), as_json=as_json)
+    return exits.FAILED

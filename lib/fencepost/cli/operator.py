@@ -1,0 +1,111 @@
+"""`fencepost project` and `fencepost credential`: the operator's view of who may act."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from fencepost.cli import acting, screen
+from fencepost.cli.directory import all_projects, resolve
+from fencepost.cli.options import PAGES_MAX, AsJson
+from fencepost.cli.plain import plain
+from fencepost.cli.screen import Column
+from fencepost.common.v1 import common_pb2
+from fencepost.errors import Refused
+from fencepost.home import is_uuid
+from fencepost.sessions.v1 import sessions_pb2 as pb
+
+projects = typer.Typer(help="List projects.", no_args_is_help=True)
+credentials = typer.Typer(help="List and revoke credentials.", no_args_is_help=True)
+
+
+@projects.command("list")
+def list_projects(*, as_json: AsJson = False) -> None:
+    """List every project of the home."""
+    found = acting.call(acting.as_operator(), lambda services: all_projects(services.sessions))
+    if as_json:
+        screen.put_json({"projects": [plain(project) for project in found]})
+        return
+    if not found:
+        screen.put("No projects yet. The first agent of a folder makes one: fencepost agent create NAME")
+        return
+    columns = [Column(title=title) for title in ("UUID", "KIND", "NAME", "CREATED")] + [
+        Column(title="LOCATION", text=True)
+    ]
+    kinds = {pb.PROJECT_KIND_GIT: "git", pb.PROJECT_KIND_FOLDER: "folder"}
+    rows = [
+        [item.project_id, kinds.get(item.kind, "?"), item.name, screen.moment(item.created_at_ms), item.location]
+        for item in found
+    ]
+    screen.put(screen.table(columns, rows))
+
+
+@credentials.command("list")
+def list_credentials(
+    *,
+    agent: Annotated[str | None, typer.Option(metavar="TARGET", help="Only this agent's.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List credentials, without their secrets."""
+
+    async def work(services: acting.Services) -> list[pb.Credential]:
+        wanted = "" if agent is None else (await resolve(services, agent)).agent.agent_id
+        found: list[pb.Credential] = []
+        token = ""
+        for _ in range(PAGES_MAX):
+            page = await services.sessions.list_credentials(
+                pb.ListCredentialsRequest(agent_id=wanted, page_token=token)
+            )
+            found.extend(page.credentials)
+            token = page.next_page_token
+            if not token:
+                break
+        return found
+
+    found = acting.call(acting.as_operator(), work)
+    if as_json:
+        screen.put_json({"credentials": [plain(item) for item in found]})
+        return
+    columns = [Column(title=title) for title in ("UUID", "ROLE", "FOR", "AGENT UUID", "GEN", "MINTED")]
+    roles = {
+        common_pb2.Role.Value(f"ROLE_{name.upper()}"): name for name in ("agent", "coordinator", "operator", "service")
+    }
+    rows = [
+        [
+            item.credential_id,
+            roles.get(item.role, "?"),
+            item.label,
+            item.agent_id or "-",
+            str(item.generation or "-"),
+            screen.moment(item.created_at_ms),
+        ]
+        for item in found
+    ]
+    screen.put(screen.table(columns, rows))
+
+
+@credentials.command("revoke")
+def revoke(
+    credential_id: Annotated[
+        str, typer.Argument(metavar="UUID", help="The credential's UUID, from `credential list`.")
+    ],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a credential; tell whether the mailbox enforces that already."""
+    operator = acting.as_operator()
+    if not is_uuid(credential_id):
+        raise Refused(
+            "invalid_arguments", "that is no UUID; nothing was written", hint="See `fencepost credential list`."
+        )
+    answer = acting.call(operator, lambda services: services.sessions.revoke_credential(credential_id))
+    if as_json:
+        screen.put_json(plain(answer))
+    elif answer.enforced:
+        screen.put(f"Credential {credential_id} is revoked, and the mailbox enforces it.")
+    else:
+        screen.put(
+            f"Credential {credential_id} is revoked (directory revision {answer.revision}); the mailbox has not"
+            " confirmed it yet. Run the same command again to see whether it has."
+        )

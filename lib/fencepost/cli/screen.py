@@ -1,0 +1,152 @@
+"""What people see: sentences, tables that never cut an id, times and latencies; and the one place that prints."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TextIO
+
+from fencepost.cli.plain import document, one_line
+from fencepost.errors import FencepostError
+
+GAP_CELLS: Final = 2
+TEXT_CELLS_MIN: Final = 16
+NEVER: Final = "never"
+
+
+def put(text: str, *, stream: TextIO | None = None) -> None:
+    """Write `text` and a line end as UTF-8, whatever the locale says."""
+    target = sys.stdout if stream is None else stream
+    data = (text + "\n").encode("utf-8", "backslashreplace")
+    buffer = getattr(target, "buffer", None)
+    if buffer is None:
+        target.write(data.decode("utf-8"))
+    else:
+        target.flush()
+        buffer.write(data)
+    target.flush()
+
+
+def put_json(fields: Mapping[str, Any]) -> None:
+    """Write the one JSON document of a command."""
+    put(document(fields))
+
+
+def put_error(error: FencepostError, *, as_json: bool, extra: Mapping[str, str] | None = None) -> None:
+    """Write an error to standard error: for people in sentences, under --json as one document."""
+    if as_json:
+        fields = {
+            "code": error.reason,
+            "message": error.message,
+            "hint": error.hint,
+            "outcome": error.outcome,
+            "state": {**error.state, **(extra or {})},
+        }
+        put(document({"error": fields}), stream=sys.stderr)
+        return
+    put(f"fencepost: {one_line(error.message)} ({error.reason})", stream=sys.stderr)
+    if error.hint:
+        put(f"  {one_line(error.hint)}", stream=sys.stderr)
+    for name, value in (extra or {}).items():
+        put(f"  {name}: {one_line(value)}", stream=sys.stderr)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """A column of a table. Only a `text` column may be shortened, and only on a terminal that is too narrow."""
+
+    title: str
+    text: bool = False
+    right: bool = False
+
+
+def colourful(stream: TextIO | None = None) -> bool:
+    """Tell whether output may carry colours: on a terminal that has them, unless NO_COLOR is set."""
+    target = sys.stdout if stream is None else stream
+    return target.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: int | None = None) -> str:
+    """Return rows in columns, aligned by terminal cells, so that wide characters keep the columns straight.
+
+    Nothing wraps. Where `width` (by default the terminal's; none where there is no terminal) is too small, `text`
+    columns are shortened with an ellipsis, never below TEXT_CELLS_MIN; ids stay whole even if a line runs over.
+    """
+    from rich.cells import cell_len  # noqa: PLC0415 (a tenth of a second that --json need not pay)
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    cells = [[one_line(cell) for cell in row] for row in rows]
+    natural = [
+        max(cell_len(text) for text in (column.title, *(row[at] for row in cells))) for at, column in enumerate(columns)
+    ]
+    gaps = GAP_CELLS * (len(columns) - 1)
+    if width is None and sys.stdout.isatty():
+        width = os.get_terminal_size(sys.stdout.fileno()).columns
+    full = sum(natural) + gaps
+    least = gaps + sum(
+        min(cells_wide, TEXT_CELLS_MIN) if column.text else cells_wide
+        for column, cells_wide in zip(columns, natural, strict=True)
+    )
+    wide = full if width is None else min(full, max(width, least))
+    drawn = Table(box=None, pad_edge=False, padding=(0, GAP_CELLS, 0, 0), header_style="bold" if colourful() else "")
+    for column, cells_wide in zip(columns, natural, strict=True):
+        drawn.add_column(
+            column.title,
+            no_wrap=True,
+            overflow="ellipsis",
+            justify="right" if column.right else "left",
+            min_width=min(cells_wide, TEXT_CELLS_MIN) if column.text else cells_wide,
+            ratio=None,
+        )
+    for row in cells:
+        drawn.add_row(*(Text(cell) for cell in row))
+    console = Console(
+        width=wide,
+        force_terminal=colourful(),
+        color_system="standard" if colourful() else None,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        legacy_windows=False,
+    )
+    with console.capture() as captured:
+        console.print(drawn)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def moment(at_ms: int) -> str:
+    """Return a time in the person's own zone, to the second."""
+    return _local(at_ms).strftime("%Y-%m-%d %H:%M:%S") if at_ms else NEVER
+
+
+def instant(at_ms: int) -> str:
+    """Return the time of day in the person's own zone, to the millisecond."""
+    return _local(at_ms).strftime("%H:%M:%S.") + f"{at_ms % 1000:03d}" if at_ms else NEVER
+
+
+def _local(at_ms: int) -> datetime:
+    return datetime.fromtimestamp(at_ms / 1000, tz=UTC).astimezone()
+
+
+def span(span_ms: int) -> str:
+    """Return a length of time in at most two units."""
+    if span_ms < 0:
+        return "-" + span(-span_ms)
+    if span_ms < 1_000:
+        return f"{span_ms} ms"
+    if span_ms < 100_000:
+        return f"{span_ms / 1000:.2f} s"
+    minutes, hours = span_ms // 60_000, span_ms // 3_600_000
+    if hours < 1:
+        return f"{minutes} min {span_ms // 1000 % 60} s"
+    return f"{hours} h {minutes % 60} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+
+
+def ago(at_ms: int, now_ms: int) -> str:
+    """Return how long ago something was."""
+    return f"{span(max(0, now_ms - at_ms))} ago" if at_ms else NEVER
