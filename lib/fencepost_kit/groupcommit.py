@@ -1,19 +1,20 @@
 """Group commit: one writer thread that turns many waiting operations into few durable transactions.
 
-Guarantees: an operation's caller is answered only after the COMMIT that holds it is durable; operations commit in the order in
-which they were submitted; a refusal rolls back its own operation and no other; what cannot be known is reported as unknown and
-never run again.
+Guarantees: an operation's caller is answered only after the COMMIT that holds it is durable; operations commit in the
+    order in which they were submitted; a refusal rolls back its own operation and no other; what cannot be known is
+    reported as unknown and never run again.
 
 Three classes of failure, kept apart (docs/architecture/mailbox.md):
 - a `Refusal` raised by an operation: an expected answer, its savepoint is rolled back;
-- any other error before COMMIT: `NotCommitted`. Where the database rolled back the whole transaction on its own (full disk,
-  interrupt), the batch is run again one operation a transaction, so that one operation's trouble stays its own;
-- an error at COMMIT itself: `OutcomeUnknown` for the whole batch. The writer stops for good and calls `on_fatal`: only reopening
+- any other error before COMMIT: `NotCommitted`. Where the database rolled back the whole transaction on its own (full
+  disk, interrupt), the batch is run again one operation a transaction, so that one operation's trouble stays its own;
+- an error at COMMIT itself: `OutcomeUnknown` for the whole batch. The writer stops for good and calls `on_fatal`: only
+  reopening
   the database can tell what is on disk.
 
-The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts no earlier than
-PACE_US_PER_OPERATION times the average batch size after the one before (at most PACE_US_MAX), which makes fewer, larger commits; a lone
-caller never waits. Figures: docs/decisions/group-commit.md.
+The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts no earlier
+than PACE_US_PER_OPERATION times the average batch size after the one before (at most PACE_US_MAX), which makes fewer,
+larger commits; a lone caller never waits. Figures: docs/decisions/group-commit.md.
 """
 
 from __future__ import annotations
@@ -38,10 +39,18 @@ PACED_FROM_AVERAGE: Final = 1.5
 AVERAGE_WEIGHT: Final = 0.25
 CLOSE_MS_MAX: Final = 10_000
 
+_MOMENTS: Final = {
+    "begin.after": "a transaction has begun, nothing is written yet",
+    "commit.before": "everything is written, nothing is committed",
+    "commit.after": "the batch is durable, nobody has been told",
+    "answer.before": "the batch is settled, the callers are about to be told",
+}
+
 Tx = TypeVar("Tx")
 TxContra = TypeVar("TxContra", contravariant=True)
 T = TypeVar("T")
 TCo = TypeVar("TCo", covariant=True)
+TxCo = TypeVar("TxCo", covariant=True)
 
 
 class Operation(Protocol[TxContra, TCo]):
@@ -56,10 +65,10 @@ class Operation(Protocol[TxContra, TCo]):
         ...
 
 
-class Writer(Protocol[Tx]):
+class Writer(Protocol[TxCo]):
     """The one connection that writes. Used by the writer thread alone."""
 
-    def begin(self) -> Tx:
+    def begin(self) -> TxCo:
         """Begin a transaction that excludes every other writer."""
         ...
 
@@ -154,6 +163,7 @@ class GroupCommit(Generic[Tx]):
             queue_operations_max: operations that may wait; one more is refused as overloaded.
         """
         self._name = name
+        self._points = {moment: faults.register(f"{name}.{moment}", meaning) for moment, meaning in _MOMENTS.items()}
         self._open_writer = open_writer
         self._on_commit = on_commit
         self._on_fatal = on_fatal
@@ -180,24 +190,30 @@ class GroupCommit(Generic[Tx]):
         """
         self._loop = asyncio.get_running_loop()
         opened: asyncio.Future[None] = self._loop.create_future()
-        self._thread = threading.Thread(target=self._thread_main, args=(opened,), name=f"{self._name}-writer", daemon=True)
+        self._thread = threading.Thread(
+            target=self._thread_main, args=(opened,), name=f"{self._name}-writer", daemon=True
+        )
         self._thread.start()
         await opened
 
     async def submit(self, operation: Operation[Tx, T]) -> T:
         """Run `operation` and return its value once the transaction that holds it is durable.
 
-        A caller that is cancelled before its operation was taken leaves nothing behind; afterwards the operation completes.
+        A caller that is cancelled before its operation was taken leaves nothing behind; afterwards the operation
+        completes.
 
         Raises:
-            Refusal: the operation's own answer, or Overloaded where QUEUE_OPERATIONS_MAX wait already; nothing is written.
+            Refusal: the operation's own answer, or Overloaded where QUEUE_OPERATIONS_MAX wait already; nothing is
+                written.
             NotCommitted: an error before COMMIT; nothing is written.
             OutcomeUnknown: an error at COMMIT; nobody knows.
         """
         if self._fatal is not None or self._closing:
             raise NotCommitted("the store is closed") from self._fatal
         if len(self._pending) >= self._queue_operations_max:
-            raise Overloaded("too many operations wait for the disk; nothing was written", hint="Send the same call again.")
+            raise Overloaded(
+                "too many operations wait for the disk; nothing was written", hint="Send the same call again."
+            )
         loop = cast("asyncio.AbstractEventLoop", self._loop)
         entry = _Entry(operation=operation, future=loop.create_future())
         self._pending.append(entry)
@@ -256,7 +272,8 @@ class GroupCommit(Generic[Tx]):
 
     def _back(self, batch: _Batch) -> None:
         self._busy = False
-        values = [entry.value for entry in batch.entries if entry.error is None and not entry.gone]
+        # Also those whose caller left meanwhile: what they wrote is there, and others wait for it.
+        values = [entry.value for entry in batch.entries if entry.error is None]
         if values:
             self._on_commit(values)
         for entry in batch.entries:
@@ -298,8 +315,9 @@ class GroupCommit(Generic[Tx]):
             while (batch := self._handover.get()) is not None:
                 self._run(writer, batch)
                 if faults.ARMED:
-                    faults.hit(f"{self._name}.answer.before")
-                # The callback is bound to this batch: a closure over the loop variable would answer another one's callers.
+                    faults.hit(self._points["answer.before"])
+                # The callback is bound to this batch: a closure over the loop variable would answer another one's
+                # callers.
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer
                     loop.call_soon_threadsafe(self._back, batch)
                 if batch.fatal is not None:
@@ -310,8 +328,8 @@ class GroupCommit(Generic[Tx]):
 
     def _run(self, writer: Writer[Tx], batch: _Batch) -> None:
         counters = self.counters
-        # A caller that left before its operation was taken leaves nothing behind. Judged once, here: a caller that leaves
-        # later has an admission under way, which completes.
+        # A caller that left before its operation was taken leaves nothing behind. Judged once, here: a caller that
+        # leaves later has an admission under way, which completes.
         gone = [entry for entry in batch.entries if entry.gone]
         live = [entry for entry in batch.entries if not entry.gone] if gone else batch.entries
         batch.entries = live
@@ -338,16 +356,19 @@ class GroupCommit(Generic[Tx]):
             entry.error.__cause__ = cause
 
     def _attempt(self, writer: Writer[Tx], batch: _Batch, entries: Sequence[_Entry]) -> bool:
-        """Run `entries` in one transaction. False: the transaction was lost before COMMIT and each entry carries NotCommitted."""
+        """Run `entries` in one transaction.
+
+        False: the transaction was lost before COMMIT and each entry carries NotCommitted.
+        """
         try:
             tx = writer.begin()
             if faults.ARMED:
-                faults.hit(f"{self._name}.begin.after")
+                faults.hit(self._points["begin.after"])
             for entry in entries:
                 if not self._apply(writer, tx, entry):
                     raise cast("BaseException", entry.error)
             if faults.ARMED:
-                faults.hit(f"{self._name}.commit.before")
+                faults.hit(self._points["commit.before"])
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was committed
             self._undo(writer, entries, error)
             return False
@@ -364,7 +385,7 @@ class GroupCommit(Generic[Tx]):
             batch.fatal = error
             return True
         if faults.ARMED:
-            faults.hit(f"{self._name}.commit.after")
+            faults.hit(self._points["commit.after"])
         return True
 
     def _apply(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:

@@ -1,8 +1,8 @@
 """SQLite as a service's own database: opened by one process, migrated by number, written by one connection.
 
-Guarantees: WAL with synchronous=FULL (and fullfsync where the system has it), so that a COMMIT that returned survives a power
-cut; an owner lock held for the process's life, so that a second process cannot open the database to write; a schema newer than
-this program is refused and left untouched.
+Guarantees: WAL with synchronous=FULL (and fullfsync where the system has it), so that a COMMIT that returned survives a
+    power cut; an owner lock held for the process's life, so that a second process cannot open the database to write; a
+    schema newer than this program is refused and left untouched.
 """
 
 from __future__ import annotations
@@ -92,7 +92,10 @@ def statements_of(script: str) -> list[str]:
 
 
 class OwnerLock:
-    """An exclusive lock on the database, held by an open file for the life of the process; nothing on disk can go stale."""
+    """An exclusive lock on the database, held by an open file for the life of the process.
+
+    Nothing on disk can go stale.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -168,7 +171,7 @@ class SqliteDatabase:
             self._lock.release()
             raise DatabaseUnusable(
                 f"cannot open {self.path} as a database for writing: {error}",
-                hint="Check that the disk has room and that the file is writable and whole; the file was left as it is.",
+                hint="Check that the disk has room and that the file is writable and whole; it was left as it is.",
             ) from error
         except BaseException:
             self._lock.release()
@@ -180,12 +183,13 @@ class SqliteDatabase:
 
     def connect_writer(self) -> sqlite3.Connection:
         """Open the connection that writes. Exactly one is used at a time."""
-        connection = self._connect()
-        self._bound_operations(connection)
-        return connection
+        return self._connect()
 
     def connect_reader(self) -> sqlite3.Connection:
-        """Open a connection that cannot write. Fetch whole results: an unfinished cursor keeps the log from restarting."""
+        """Open a connection that cannot write.
+
+        Fetch whole results: an unfinished cursor keeps the log from restarting.
+        """
         connection = self._connect()
         connection.execute("PRAGMA query_only = ON")
         return connection
@@ -194,7 +198,11 @@ class SqliteDatabase:
         previous = os.umask(0o177)  # the database and its logs are the owner's alone from the first byte
         try:
             connection = sqlite3.connect(
-                self.path, timeout=BUSY_MS_MAX / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+                self.path,
+                timeout=BUSY_MS_MAX / 1000,
+                isolation_level=None,
+                check_same_thread=False,
+                cached_statements=256,
             )
             connection.execute("PRAGMA journal_mode = WAL")
         finally:
@@ -209,27 +217,13 @@ class SqliteDatabase:
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
-    @staticmethod
-    def _bound_operations(connection: sqlite3.Connection) -> None:
-        started = time.monotonic()
-        last_total = -1
-
-        def over_time() -> int:
-            nonlocal started, last_total
-            # A statement that makes progress between two looks is another one: the clock starts anew.
-            if connection.total_changes != last_total:
-                last_total, started = connection.total_changes, time.monotonic()
-            return int(time.monotonic() - started > OPERATION_MS_MAX / 1000)
-
-        connection.set_progress_handler(over_time, PROGRESS_STEPS)
-
     def _migrate(self) -> None:
         connection = self._connect()
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
             if version > len(self._migrations):
                 raise SchemaTooNew(
-                    f"{self.path} has schema {version}, this program knows {len(self._migrations)}; it was left untouched",
+                    f"{self.path} has schema {version}, this program knows {len(self._migrations)}; it was not touched",
                     hint="Start the newer version of fencepost that wrote it.",
                     state={"schema": str(version), "known": str(len(self._migrations))},
                 )
@@ -267,14 +261,23 @@ class SqliteWriter(Generic[Tx]):
         self._connection = connection
         self._cursor = connection.cursor()
         self._open_transaction = open_transaction
+        self._operation_ends_at = 0.0
+        connection.set_progress_handler(self._over_time, PROGRESS_STEPS)
+
+    def _over_time(self) -> int:
+        # Interrupting ends the whole transaction: group commit then runs the batch again one by one, and the slow one
+        # fails alone.
+        return int(time.monotonic() > self._operation_ends_at)
 
     def begin(self) -> Tx:
         """Begin IMMEDIATE: a deferred transaction could fail to upgrade after it has read."""
+        self._operation_ends_at = time.monotonic() + OPERATION_MS_MAX / 1000
         self._cursor.execute("BEGIN IMMEDIATE")
         return self._open_transaction(self._cursor)
 
     def savepoint(self) -> None:
         """Open the savepoint of one operation."""
+        self._operation_ends_at = time.monotonic() + OPERATION_MS_MAX / 1000
         self._cursor.execute("SAVEPOINT operation")
 
     def release(self) -> None:
@@ -287,7 +290,8 @@ class SqliteWriter(Generic[Tx]):
         self._cursor.execute("RELEASE operation")
 
     def commit(self) -> None:
-        """COMMIT; durable when it returns."""
+        """COMMIT; durable when it returns. Never interrupted: its outcome would be unknown."""
+        self._operation_ends_at = float("inf")
         self._cursor.execute("COMMIT")
 
     def rollback(self) -> None:
@@ -300,7 +304,10 @@ class SqliteWriter(Generic[Tx]):
         return self._connection.in_transaction
 
     def commit_failed_cleanly(self, error: Exception) -> bool:
-        """A disk that is full while the log is written leaves no commit mark; any other error at COMMIT tells nothing."""
+        """A disk that is full while the log is written leaves no commit mark.
+
+        Any other error at COMMIT tells nothing.
+        """
         return getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL
 
     def close(self) -> None:

@@ -1,0 +1,297 @@
+"""The mirror of sessions' directory.
+
+Who exists and which credentials stand, persisted so that a restart of sessions costs nothing.
+
+A positive answer comes from the mirror. A negative one never does: on a miss sessions is asked once, bounded (M022
+M057). A mirror that has heard nothing for MIRROR_AGE_MS_MAX resolves no names and honours no operator. Another epoch
+stops the following and changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, Protocol, TypeVar
+
+from fencepost_kit import logs
+from fencepost_kit.clock import Clock
+from fencepost_kit.identity import Caller, Role
+from fencepost_kit.refusal import DependencyDown, Unauthenticated
+from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
+from fencepost_mailbox.domain.texts import uuid_target
+from fencepost_mailbox.domain.values import MIRROR_AGE_MS_MAX, Agent
+from fencepost_mailbox.store.protocol import Credential, DirectoryPosition, Store
+from fencepost_mailbox.usecases.follow import DirectoryStep
+
+LOOKUP_MS_MAX: Final = 2_000
+LOOKUPS_MAX: Final = 32
+FOLLOW_AGAIN_MS_MIN: Final = 50
+FOLLOW_AGAIN_MS_MAX: Final = 2_000
+
+T = TypeVar("T")
+_log: Final = logs.get(__name__)
+
+
+class Unreachable(Exception):
+    """Sessions did not answer: nothing can be concluded."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Update:
+    """A message of the directory's stream."""
+
+    position: DirectoryPosition
+    snapshot_begin: bool
+    snapshot_end: bool
+    agents: Sequence[Agent]
+    credentials: Sequence[Credential]
+    removed_credentials: Sequence[bytes]
+
+
+class SessionsPort(Protocol):
+    """What the mirror asks of sessions. Every call is bounded by its implementation."""
+
+    def watch(self, position: DirectoryPosition) -> AsyncIterator[Update]:
+        """Stream the directory from a position on.
+
+        Raises:
+            Unreachable: the stream was lost or cannot be opened.
+        """
+        ...
+
+    async def confirm(self, position: DirectoryPosition) -> None:
+        """Tell that everything up to a position is durable here.
+
+        Raises:
+            Unreachable: it did not answer.
+        """
+        ...
+
+    async def lookup_agent(self, project_id: bytes, target: str) -> Agent | None:
+        """Ask what a target means; None where it means nothing.
+
+        Raises:
+            Unreachable: it did not answer.
+            Refusal: the target is refused (ambiguous, malformed).
+        """
+        ...
+
+    async def lookup_credential(self, token_sha256: bytes) -> Credential | None:
+        """Ask what a token means; None where it means nothing.
+
+        Raises:
+            Unreachable: it did not answer.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class _Snapshot:
+    agents: list[Agent] = field(default_factory=list)
+    credentials: list[Credential] = field(default_factory=list)
+
+
+def caller_of(credential: Credential) -> Caller:
+    """Return the caller that a credential speaks for."""
+    return Caller(
+        credential_id=credential.credential_id,
+        role=Role(credential.role),
+        agent_id=credential.agent_id,
+        project_id=credential.project_id,
+        generation=credential.generation,
+        label=credential.label,
+    )
+
+
+class Mirror:
+    """The directory as this process holds it. Lives on the event loop."""
+
+    def __init__(self, *, store: Store, sessions: SessionsPort, clock: Clock) -> None:
+        self._store = store
+        self._sessions = sessions
+        self._clock = clock
+        self._position = DirectoryPosition(epoch="", revision=0)
+        self._agents: dict[bytes, Agent] = {}
+        self._names: dict[tuple[bytes, str], bytes] = {}
+        self._callers: dict[bytes, Caller] = {}
+        self._hash_of: dict[bytes, bytes] = {}
+        self._heard_at: float | None = None
+        self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
+        self._snapshot: _Snapshot | None = None
+        self.synchronised = asyncio.Event()
+
+    @property
+    def position(self) -> DirectoryPosition:
+        """How far the mirror has followed."""
+        return self._position
+
+    def load(self) -> None:
+        """Fill the mirror from the store; its age is unknown until sessions is heard."""
+        self._position, agents, credentials = self._store.directory()
+        self._agents.clear()
+        self._names.clear()
+        self._callers.clear()
+        self._hash_of.clear()
+        self._put(agents, credentials)
+
+    def _put(self, agents: Sequence[Agent], credentials: Sequence[Credential]) -> None:
+        for agent in agents:
+            before = self._agents.get(agent.agent_id)
+            if before is not None and self._names.get((before.project_id, before.name)) == agent.agent_id:
+                del self._names[before.project_id, before.name]
+            self._agents[agent.agent_id] = agent
+            self._names[agent.project_id, agent.name] = agent.agent_id
+        for credential in credentials:
+            self._hash_of[credential.credential_id] = credential.token_sha256
+            self._callers[credential.token_sha256] = caller_of(credential)
+
+    def _drop(self, credential_ids: Sequence[bytes]) -> None:
+        for credential_id in credential_ids:
+            digest = self._hash_of.pop(credential_id, None)
+            if digest is not None:
+                self._callers.pop(digest, None)
+
+    # --- what the mailbox asks ----------------------------------------------------------------------------------------
+
+    def agent(self, agent_id: bytes) -> Agent | None:
+        """See ports.Directory."""
+        return self._agents.get(agent_id)
+
+    def fresh(self) -> bool:
+        """Tell whether sessions was heard within MIRROR_AGE_MS_MAX."""
+        return self._heard_at is not None and self._clock.monotonic() - self._heard_at <= MIRROR_AGE_MS_MAX / 1000
+
+    def check_fresh(self) -> None:
+        """See ports.Directory."""
+        if not self.fresh():
+            raise DirectoryStale(
+                "the agent directory has not been heard from for too long to honour an operator; nothing was written",
+                hint="Check that the sessions service runs: fencepost status.",
+            )
+
+    async def identify(self, token_sha256: bytes) -> Caller:
+        """Return the caller that holds a token.
+
+        Raises:
+            Unauthenticated: sessions knows no such token.
+            DependencyDown: the token is not in the mirror and sessions does not answer; nothing was written.
+        """
+        caller = self._callers.get(token_sha256)
+        if caller is not None:
+            return caller
+        credential = await self._asked(self._sessions.lookup_credential(token_sha256))
+        if credential is None:
+            raise Unauthenticated(
+                "nobody holds this credential; nothing was written",
+                hint="Read the agent's current credential file; it changes with each of the agent's lives.",
+            )
+        # Used for this call only: the mirror changes through the stream alone, in revision order.
+        return caller_of(credential)
+
+    async def resolve(self, project_id: bytes, target: str) -> Agent:
+        """See ports.Directory."""
+        agent_id = uuid_target(target)
+        if agent_id is not None:
+            agent = self._agents.get(agent_id)
+            if agent is not None and agent.project_id == project_id:
+                return agent
+        elif self.fresh():
+            named = self._names.get((project_id, target))
+            if named is not None:
+                return self._agents[named]
+        agent = await self._asked(self._sessions.lookup_agent(project_id, target))
+        if agent is not None and agent.project_id == project_id:
+            return agent
+        near = self._near_miss(project_id, target)
+        raise NotFound(
+            "no agent of this project has exactly this name or UUID; nothing was written",
+            hint=f'Did you mean "{near}"? Names match exactly, case included.'
+            if near
+            else "list_agents shows the agents of this project.",
+            state={"near": near} if near else None,
+        )
+
+    def _near_miss(self, project_id: bytes, target: str) -> str:
+        folded = target.casefold()
+        for agent in self._agents.values():
+            if agent.project_id == project_id and agent.name.casefold() == folded:
+                return agent.name
+        return ""
+
+    async def _asked(self, question: Awaitable[T]) -> T:
+        try:
+            async with asyncio.timeout(LOOKUP_MS_MAX / 1000), self._lookups:
+                return await question
+        except (Unreachable, TimeoutError):
+            raise DependencyDown(
+                "sessions does not answer, so this cannot be checked; nothing was written",
+                hint="Check that the sessions service runs (fencepost status), then send the same call again.",
+            ) from None
+
+    # --- following ----------------------------------------------------------------------------------------------------
+
+    async def follow(self, pause: Callable[[float], Awaitable[None]]) -> None:
+        """Follow until cancelled. A lost stream is opened again from the position reached, with growing pauses.
+
+        Ends by itself only where sessions is another directory than the one mirrored: that is for a person to decide.
+        """
+        wait_ms = FOLLOW_AGAIN_MS_MIN
+        while True:
+            try:
+                async for update in self._sessions.watch(self._position):
+                    if not await self._take(update):
+                        return
+                    wait_ms = FOLLOW_AGAIN_MS_MIN
+            except Unreachable:
+                _log.debug("directory_unreachable", revision=self._position.revision)
+            finally:
+                self._snapshot = None
+            await pause(wait_ms / 1000)
+            wait_ms = min(FOLLOW_AGAIN_MS_MAX, wait_ms * 2)
+
+    async def _take(self, update: Update) -> bool:
+        if self._position.epoch and update.position.epoch != self._position.epoch:
+            _log.error("directory_epoch_changed", held=self._position.epoch, offered=update.position.epoch)
+            return False
+        if update.snapshot_begin:
+            self._snapshot = _Snapshot()
+        if self._snapshot is not None:
+            self._snapshot.agents += update.agents
+            self._snapshot.credentials += update.credentials
+            if not update.snapshot_end:
+                return True
+            whole = self._snapshot
+            self._snapshot = None
+            step = DirectoryStep(
+                position=update.position,
+                whole=True,
+                agents=whole.agents,
+                credentials=whole.credentials,
+                removed_credentials=(),
+            )
+        else:
+            step = DirectoryStep(
+                position=update.position,
+                whole=False,
+                agents=update.agents,
+                credentials=update.credentials,
+                removed_credentials=update.removed_credentials,
+            )
+        await self._adopt(step)
+        return True
+
+    async def _adopt(self, step: DirectoryStep) -> None:
+        if step.whole or step.position != self._position:
+            await self._store.submit(step)
+            if step.whole:
+                self.load()
+            else:
+                self._put(step.agents, step.credentials)
+                self._drop(step.removed_credentials)
+                self._position = step.position
+        self._heard_at = self._clock.monotonic()
+        self.synchronised.set()
+        with contextlib.suppress(Unreachable):
+            await self._sessions.confirm(step.position)

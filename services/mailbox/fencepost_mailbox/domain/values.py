@@ -1,0 +1,188 @@
+"""The mailbox's words as values. Ids are 16 bytes; their text forms (inf_..., ask_...) are made at the rim."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import Final
+
+BODY_BYTES_MAX: Final = 65_536
+KEY_BYTES_MAX: Final = 256
+PAGE_RECORDS_MAX: Final = 100
+PAGE_BODY_BYTES_MAX: Final = 131_072
+PAGE_BYTES_MAX: Final = 524_288
+WAIT_MS_MAX: Final = 60_000
+LISTING_RECORDS_DEFAULT: Final = 50
+LISTING_RECORDS_MAX: Final = 100
+LISTING_BODY_CHARACTERS_MAX: Final = 160
+OPEN_REQUESTS_MAX: Final = 20
+UNACKNOWLEDGED_COUNT_MAX: Final = 100
+ACKNOWLEDGED_ROWS_MAX: Final = 500
+FACTS_MAX: Final = 200
+EVIDENCE_BYTES_MAX: Final = 1024
+CLAIM_TERM_MS_MIN: Final = 1000
+CLAIM_TERM_MS_DEFAULT: Final = 60_000
+CLAIM_TERM_MS_MAX: Final = 600_000
+RELEASES_MAX: Final = 8
+UNCERTAIN_LISTED_MAX: Final = 100
+READERS_MAX: Final = 500
+KEY_KEPT_MS_MIN: Final = 30 * 24 * 3600 * 1000
+MIRROR_AGE_MS_MAX: Final = 30_000
+
+
+class Kind(enum.IntEnum):
+    """What a record is. Values are stored."""
+
+    INFORMATION = 1
+    REQUEST = 2
+    REPLY = 3
+    NOTICE = 4
+
+
+class Delivery(enum.IntEnum):
+    """Where a record stands on its way to its recipient. Values are stored."""
+
+    PENDING = 1
+    RECEIVER = 2
+    CLAIMED = 3
+    ACCEPTED = 4
+    UNCERTAIN = 5
+    FAILED = 6
+    STORED = 7
+    EXPOSED = 8
+    VISIBLE = 9
+
+
+class Answer(enum.IntEnum):
+    """Whether a request has been answered. NONE for what is not a request. Values are stored."""
+
+    NONE = 0
+    OPEN = 1
+    ANSWERED = 2
+    WITHDRAWN = 3
+
+
+class ReplyStatus(enum.IntEnum):
+    """A reply's outcome. NONE for what is not a reply. Values are stored."""
+
+    NONE = 0
+    DONE = 1
+    BLOCKED = 2
+    FAILED = 3
+
+
+class Origin(enum.IntEnum):
+    """Where a record's words come from. Values are stored."""
+
+    AGENT = 1
+    HUMAN = 2
+    HOST = 3
+    AUTOMATIC = 4
+
+
+class Completion(enum.IntEnum):
+    """What may answer a request. NONE for what is not a request. Values are stored."""
+
+    NONE = 0
+    AUTOMATIC = 1
+    EXPLICIT = 2
+
+
+class Inbox(enum.IntEnum):
+    """Which part of its recipient's inbox a record stands in.
+
+    Derived by `fencepost_mailbox.domain.inbox.place`. Values are stored.
+
+    FRESH: receive shows it without a cursor. SEEN: only a cursor that stands before it shows it again. AWAY: receive
+        does not show it.
+    """
+
+    FRESH = 0
+    SEEN = 1
+    AWAY = 2
+
+
+class Operation(enum.IntEnum):
+    """Which call an idempotency key belongs to. Values are stored."""
+
+    SEND = 1
+    REQUEST = 2
+    REPLY = 3
+    CLAIM = 4
+
+
+class FactKind(enum.IntEnum):
+    """A fact of a record's life after its admission. Values are stored."""
+
+    EXPOSED = 1
+    CLAIMED = 2
+    RELEASED = 3
+    VISIBLE = 4
+    ACCEPTED = 5
+    UNCERTAIN = 6
+    FAILED = 7
+    REPLIED = 8
+    ANSWERED_BY_HOST = 9
+    ACKNOWLEDGED = 10
+    WITHDRAWN = 11
+
+
+class Reader(enum.IntEnum):
+    """Who looks at a mailbox."""
+
+    NATIVE = 1
+    MANUAL = 2
+    NONE = 3
+    OFF = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Record:
+    """A record as it is stored."""
+
+    sequence: int
+    record_id: bytes
+    kind: Kind
+    project_id: bytes
+    sender: bytes | None
+    recipient: bytes
+    parent_id: bytes | None
+    body: bytes
+    status: ReplyStatus
+    origin: Origin
+    completion: Completion
+    admitted_at_ms: int
+    delivery: Delivery
+    answer: Answer
+    exposed: bool
+    acknowledged: bool
+    inbox: Inbox
+    position: int
+    claim_token: bytes | None
+    claim_generation: int
+    releases: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fact:
+    """Something that became true of a record, with what it rests on."""
+
+    sequence: int
+    record_id: bytes
+    fact: FactKind
+    at_ms: int
+    generation: int
+    evidence: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Agent:
+    """An agent as the directory knows it."""
+
+    agent_id: bytes
+    project_id: bytes
+    name: str
+    role: int
+    provider: str
+    generation: int
+    revision: int

@@ -1,0 +1,77 @@
+"""Sessions over gRPC, as the mirror asks it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Final
+
+from fencepost.client import Sessions
+from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
+from fencepost.sessions.v1 import sessions_pb2 as pb
+from fencepost_kit.ids import uuid_text
+from fencepost_mailbox.directory import Unreachable, Update
+from fencepost_mailbox.domain.refusals import InvalidTarget, MailboxRefusal
+from fencepost_mailbox.domain.values import Agent
+from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
+from fencepost_mailbox.translate import agent_from_proto, credential_from_proto, update_from_proto
+
+FOLLOWER: Final = "mailbox"
+_NOT_FOUND: Final = "not_found"
+
+
+class AmbiguousTarget(MailboxRefusal):
+    """Several agents have the name."""
+
+    reason = "ambiguous_target"
+
+
+class SessionsLink:
+    """See SessionsPort."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    async def watch(self, position: DirectoryPosition) -> AsyncIterator[Update]:
+        """See SessionsPort."""
+        ask = pb.WatchDirectoryRequest(epoch=position.epoch, revision=position.revision, follower=FOLLOWER)
+        try:
+            async for message in self._sessions.watch_directory(ask):
+                yield update_from_proto(message)
+        except FencepostError as error:
+            raise Unreachable from error
+        raise Unreachable
+
+    async def confirm(self, position: DirectoryPosition) -> None:
+        """See SessionsPort."""
+        ask = pb.ConfirmRevisionRequest(follower=FOLLOWER, epoch=position.epoch, revision=position.revision)
+        try:
+            await self._sessions.confirm_revision(ask)
+        except FencepostError as error:
+            raise Unreachable from error
+
+    async def lookup_agent(self, project_id: bytes, target: str) -> Agent | None:
+        """See SessionsPort."""
+        ask = pb.LookupAgentRequest(project_id=uuid_text(project_id), target=target)
+        try:
+            return agent_from_proto((await self._sessions.lookup_agent(ask)).agent)
+        except Refused as refused:
+            if refused.reason == _NOT_FOUND:
+                return None
+            if refused.reason == AmbiguousTarget.reason:
+                raise AmbiguousTarget(refused.message, hint=refused.hint) from None
+            if refused.may_resend:
+                raise Unreachable from refused
+            raise InvalidTarget(refused.message, hint=refused.hint) from None
+        except (NotWritten, Uncertain) as error:
+            raise Unreachable from error
+
+    async def lookup_credential(self, token_sha256: bytes) -> Credential | None:
+        """See SessionsPort."""
+        try:
+            return credential_from_proto((await self._sessions.lookup_credential(token_sha256)).credential)
+        except Refused as refused:
+            if refused.reason == _NOT_FOUND:
+                return None
+            raise Unreachable from refused
+        except (NotWritten, Uncertain) as error:
+            raise Unreachable from error

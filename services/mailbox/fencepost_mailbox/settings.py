@@ -1,0 +1,21 @@
+"""Settings of the mailbox: defaults, then [mailbox] in fencepost.toml, then FENCEPOST_MAILBOX_<FIELD>, then flags."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost_kit.settings import setting
+
+
+@dataclass(frozen=True, kw_only=True)
+class MailboxSettings:
+    """What a person may set."""
+
+    log_level: str = setting("info", about="debug, info, warning or error")
+    drain_ms: int = setting(5000, least=0, most=60_000, about="time for parked waits and begun calls at a stop, ms")
+    expire_every_ms: int = setting(
+        1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
+    )
+    note_reads_every_ms: int = setting(
+        5000, least=50, most=600_000, about="how often the times of last reading are written, ms"
+    )

@@ -1,0 +1,286 @@
+"""What any store of the mailbox does. Operations decide on what `Queries` answers and write through `Transaction`.
+
+One operation is one savepoint inside one transaction (fencepost_kit.groupcommit). A lane is a project: its sequence
+numbers grow in commit order, so that a reader never sees a later number before an earlier one. The embedded store has
+a single writer and one counter for every lane; a store with several writers takes the lane's lock before it numbers
+(ARCHITECTURE "Records").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from fencepost_mailbox.domain.answers import Settled
+from fencepost_mailbox.domain.claims import Claim, ClaimState
+from fencepost_mailbox.domain.idempotency import KeyRow
+from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
+
+T = TypeVar("T")
+TCo = TypeVar("TCo", covariant=True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Applied(Generic[T]):
+    """What an operation answers, and whom its commit concerns."""
+
+    value: T
+    # Agents whose waits may end: something receivable is new to them.
+    wakes: tuple[bytes, ...] = ()
+    # Agents whose dispatcher may have something to carry.
+    work: tuple[bytes, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Credential:
+    """A credential in the mirror of the directory."""
+
+    credential_id: bytes
+    token_sha256: bytes
+    agent_id: bytes | None
+    project_id: bytes | None
+    role: int
+    generation: int
+    label: str
+    revision: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DirectoryPosition:
+    """How far the mirror has followed."""
+
+    epoch: str
+    revision: int
+
+
+class InvariantBroken(Exception):
+    """A guarded write met another state than the one it was decided on: a bug, never a refusal."""
+
+
+class Queries(Protocol):
+    """What can be asked, inside a transaction or beside it."""
+
+    def record(self, record_id: bytes) -> Record | None:
+        """Return the record, or None."""
+        ...
+
+    def page(self, recipient: bytes, places: Sequence[Inbox], after: int, limit: int) -> list[Record]:
+        """Return at most `limit` records in these places of the recipient's inbox behind position `after`, in order."""
+        ...
+
+    def has_fresh(self, recipient: bytes) -> bool:
+        """Tell whether receive without a cursor would show something."""
+        ...
+
+    def count_fresh(self, recipient: bytes, at_most: int) -> int:
+        """Count what receive without a cursor would show, up to `at_most`."""
+        ...
+
+    def open_requests(self, recipient: bytes, limit: int) -> list[Record]:
+        """Return requests without an answer that are not new work any more (no longer pending), oldest first."""
+        ...
+
+    def received(self, recipient: bytes, before: int, limit: int) -> list[Record]:
+        """Return records sent to an agent with a position below `before`, newest first."""
+        ...
+
+    def sent(self, sender: bytes, before: int, limit: int) -> list[Record]:
+        """Return records sent by an agent with a sequence below `before`, newest first."""
+        ...
+
+    def facts(self, record_id: bytes, limit: int) -> list[Fact]:
+        """Return the facts of a record in commit order."""
+        ...
+
+    def settled(self, request_id: bytes) -> Settled | None:
+        """Return the reply that a request has, or None."""
+        ...
+
+    def key(self, caller: bytes, operation: Operation, key: bytes) -> KeyRow | None:
+        """Return what a key stands for, or None."""
+        ...
+
+    def claim(self, token: bytes) -> Claim | None:
+        """Return the claim under a token, or None."""
+        ...
+
+    def claim_of_record(self, record_id: bytes, token: bytes) -> Claim | None:
+        """Return the claim under a token where it is on this record, or None."""
+        ...
+
+    def floor(self, agent_id: bytes) -> int:
+        """Return the lowest generation that still gets new authority; 1 where none was opened."""
+        ...
+
+    def last_read_at_ms(self, agent_id: bytes) -> int:
+        """Return when the agent last read its mailbox; 0 for never."""
+        ...
+
+    def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
+        """Return (agent, has pending requests, has stored context) in the order of agent ids behind `after`."""
+        ...
+
+    def work_of(self, agent_id: bytes) -> tuple[bool, bool]:
+        """Return whether the agent has pending requests and stored context."""
+        ...
+
+    def claims_expired(self, now_ms: int) -> bool:
+        """Tell whether a held claim has stood for its whole term."""
+        ...
+
+    def newest_sequence(self) -> int:
+        """Return the newest committed sequence."""
+        ...
+
+
+class Transaction(Queries, Protocol):
+    """What an operation may write. Every write is guarded; a guard that misses raises InvariantBroken."""
+
+    def next_sequence(self, project_id: bytes) -> int:
+        """Return the next number of the project's lane."""
+        ...
+
+    def take_key(
+        self,
+        *,
+        caller: bytes,
+        operation: Operation,
+        key: bytes,
+        fingerprint: bytes,
+        record_id: bytes | None,
+        now_ms: int,
+    ) -> KeyRow | None:
+        """Take a key for this content and return None, or return what it stands for already."""
+        ...
+
+    def insert(self, record: Record) -> None:
+        """Write a new record."""
+        ...
+
+    def move(self, before: Record, after: Record) -> None:
+        """Write the state of `after` over that of `before`.
+
+        Guarded by id, delivery, answer, token and generation of `before`.
+        """
+        ...
+
+    def add_fact(self, fact: Fact) -> None:
+        """Append a fact."""
+        ...
+
+    def oldest_pending_request(self, recipient: bytes) -> Record | None:
+        """Return the oldest request that nobody has been shown, or None."""
+        ...
+
+    def oldest_stored_context(self, recipient: bytes, high_water: int) -> Record | None:
+        """Return the oldest context that nobody has been shown, with a position of at most `high_water` (0.
+
+        Any), or None.
+        """
+        ...
+
+    def acknowledgeable(self, recipient: bytes, up_to: int, limit: int) -> list[Record]:
+        """Return unacknowledged records up to a position that were exposed or carried into the conversation."""
+        ...
+
+    def insert_claim(self, claim: Claim) -> None:
+        """Write a new claim."""
+        ...
+
+    def set_claim_state(self, claim: Claim, state: ClaimState) -> None:
+        """Change a claim's state; guarded by token, generation and the state that it had."""
+        ...
+
+    def held_claims(
+        self, *, recipient: bytes | None = None, dispatcher: bytes | None = None, expired_at_ms: int | None = None
+    ) -> list[Claim]:
+        """Return held claims of one recipient, one dispatcher, or those that expired by a time."""
+        ...
+
+    def accepted_open(self, *, recipient: bytes | None = None, dispatcher: bytes | None = None) -> list[Claim]:
+        """Return accepted claims on requests without an answer, of one recipient or one dispatcher."""
+        ...
+
+    def extend_held_claims(self, now_ms: int) -> int:
+        """Give every held claim at least its whole term from now.
+
+        For the start after a stop. Returns how many were extended.
+        """
+        ...
+
+    def incarnation(self, dispatcher: bytes) -> int:
+        """Return the newest start of a dispatcher; 0 for none."""
+        ...
+
+    def set_incarnation(self, dispatcher: bytes, incarnation: int) -> None:
+        """Write a newer start."""
+        ...
+
+    def raise_floor(self, agent_id: bytes, generation: int) -> None:
+        """Write a higher floor."""
+        ...
+
+    def touch_reader(self, agent_id: bytes, now_ms: int) -> None:
+        """Write when an agent read its mailbox."""
+        ...
+
+    def put_agents(self, agents: Sequence[Agent]) -> None:
+        """Write agents of the directory mirror."""
+        ...
+
+    def put_credentials(self, credentials: Sequence[Credential]) -> None:
+        """Write credentials of the directory mirror."""
+        ...
+
+    def drop_credentials(self, credential_ids: Sequence[bytes]) -> None:
+        """Remove credentials from the directory mirror."""
+        ...
+
+    def clear_directory(self) -> None:
+        """Empty the directory mirror before a whole one is written in the same transaction."""
+        ...
+
+    def set_directory_position(self, position: DirectoryPosition) -> None:
+        """Write how far the mirror has followed."""
+        ...
+
+
+class Mutation(Protocol[TCo]):
+    """An operation of the mailbox."""
+
+    def apply(self, tx: Transaction, /) -> TCo:
+        """See fencepost_kit.groupcommit.Operation."""
+        ...
+
+
+class Store(Protocol):
+    """A running store."""
+
+    @property
+    def epoch(self) -> bytes:
+        """UUID of this store; a restored one gets another."""
+        ...
+
+    @property
+    def cursor_secret(self) -> bytes:
+        """Key of the cursors' MAC."""
+        ...
+
+    @property
+    def schema_version(self) -> int:
+        """Number of the newest applied migration."""
+        ...
+
+    @property
+    def read(self) -> Queries:
+        """Committed state, from a connection that cannot write. Used on the event loop alone."""
+        ...
+
+    async def submit(self, operation: Mutation[Applied[T]]) -> T:
+        """Commit an operation and return its value once it is durable; see fencepost_kit.groupcommit."""
+        ...
+
+    def directory(self) -> tuple[DirectoryPosition, list[Agent], list[Credential]]:
+        """Return the persisted mirror of the directory."""
+        ...

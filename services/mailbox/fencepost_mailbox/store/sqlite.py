@@ -1,0 +1,640 @@
+"""The embedded store: SQLite, one writer thread with group commit, one reader connection on the event loop."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Sequence
+from heapq import merge
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from fencepost_kit.groupcommit import Counters, GroupCommit, NotCommitted
+from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, load_migrations
+from fencepost_mailbox.domain.answers import Settled
+from fencepost_mailbox.domain.claims import Claim, ClaimState
+from fencepost_mailbox.domain.idempotency import KeyRow
+from fencepost_mailbox.domain.refusals import StorageError
+from fencepost_mailbox.domain.values import (
+    Agent,
+    Answer,
+    Completion,
+    Delivery,
+    Fact,
+    FactKind,
+    Inbox,
+    Kind,
+    Operation,
+    Origin,
+    Record,
+    ReplyStatus,
+)
+from fencepost_mailbox.store import statements as sql
+from fencepost_mailbox.store.protocol import (
+    Applied,
+    Credential,
+    DirectoryPosition,
+    InvariantBroken,
+    Mutation,
+    Queries,
+)
+
+T = TypeVar("T")
+FLOORS_CACHED_MAX: Final = 10_000
+_ANY_POSITION: Final = 2**62
+# Looking up a member by value is ten times as fast as calling the enumeration, and a page has a hundred records.
+_KIND: Final = {int(member): member for member in Kind}
+_STATUS: Final = {int(member): member for member in ReplyStatus}
+_ORIGIN: Final = {int(member): member for member in Origin}
+_COMPLETION: Final = {int(member): member for member in Completion}
+_DELIVERY: Final = {int(member): member for member in Delivery}
+_ANSWER: Final = {int(member): member for member in Answer}
+_INBOX: Final = {int(member): member for member in Inbox}
+
+
+def record_from_row(row: tuple[Any, ...]) -> Record:
+    """Return the record of a whole row, columns in the order of the table."""
+    return Record(
+        sequence=row[0],
+        record_id=row[1],
+        kind=_KIND[row[2]],
+        project_id=row[3],
+        sender=row[4],
+        recipient=row[5],
+        parent_id=row[6],
+        status=_STATUS[row[7]],
+        origin=_ORIGIN[row[8]],
+        completion=_COMPLETION[row[9]],
+        admitted_at_ms=row[10],
+        delivery=_DELIVERY[row[11]],
+        answer=_ANSWER[row[12]],
+        exposed=bool(row[13]),
+        acknowledged=bool(row[14]),
+        inbox=_INBOX[row[15]],
+        position=row[16],
+        claim_token=row[17],
+        claim_generation=row[18],
+        releases=row[19],
+        body=row[20],
+    )
+
+
+def claim_from_row(row: tuple[Any, ...]) -> Claim:
+    """Return the claim of a whole row."""
+    return Claim(
+        token=row[0],
+        record_id=row[1],
+        recipient=row[2],
+        dispatcher=row[3],
+        incarnation=row[4],
+        generation=row[5],
+        taken_at_ms=row[6],
+        term_ms=row[7],
+        expires_at_ms=row[8],
+        state=ClaimState(row[9]),
+    )
+
+
+def _position(record: Record) -> int:
+    return record.position
+
+
+class SqliteQueries:
+    """Reads through one cursor.
+
+    Results are fetched whole: an unfinished one would hold a snapshot and keep the log growing.
+    """
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        self._cursor = cursor
+
+    def _all(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
+        return self._cursor.execute(statement, parameters).fetchall()
+
+    def _one(self, statement: str, **parameters: Any) -> tuple[Any, ...] | None:
+        rows = self._cursor.execute(statement, parameters).fetchall()
+        return rows[0] if rows else None
+
+    def record(self, record_id: bytes) -> Record | None:
+        """See Queries."""
+        row = self._one(sql.RECORD_BY_ID, record_id=record_id)
+        return None if row is None else record_from_row(row)
+
+    def page(self, recipient: bytes, places: Sequence[Inbox], after: int, limit: int) -> list[Record]:
+        """See Queries. One range of the inbox index a place, merged by position."""
+        ranges = [
+            [
+                record_from_row(row)
+                for row in self._all(sql.PAGE, recipient=recipient, inbox=place, after=after, limit=limit)
+            ]
+            for place in places
+        ]
+        return ranges[0] if len(ranges) == 1 else list(merge(*ranges, key=_position))[:limit]
+
+    def has_fresh(self, recipient: bytes) -> bool:
+        """See Queries."""
+        return self._one(sql.HAS_FRESH, recipient=recipient) is not None
+
+    def count_fresh(self, recipient: bytes, at_most: int) -> int:
+        """See Queries."""
+        return len(self._all(sql.FRESH_POSITIONS, recipient=recipient, limit=at_most))
+
+    def open_requests(self, recipient: bytes, limit: int) -> list[Record]:
+        """See Queries."""
+        return [record_from_row(row) for row in self._all(sql.OPEN_REQUESTS, recipient=recipient, limit=limit)]
+
+    def received(self, recipient: bytes, before: int, limit: int) -> list[Record]:
+        """See Queries."""
+        ranges = [
+            [
+                record_from_row(row)
+                for row in self._all(sql.RECEIVED, recipient=recipient, inbox=place, before=before, limit=limit)
+            ]
+            for place in Inbox
+        ]
+        return list(merge(*ranges, key=_position, reverse=True))[:limit]
+
+    def sent(self, sender: bytes, before: int, limit: int) -> list[Record]:
+        """See Queries."""
+        return [record_from_row(row) for row in self._all(sql.SENT, sender=sender, before=before, limit=limit)]
+
+    def facts(self, record_id: bytes, limit: int) -> list[Fact]:
+        """See Queries."""
+        return [
+            Fact(
+                sequence=row[0],
+                record_id=row[1],
+                fact=FactKind(row[2]),
+                at_ms=row[3],
+                generation=row[4],
+                evidence=row[5],
+            )
+            for row in self._all(sql.FACTS, record_id=record_id, limit=limit)
+        ]
+
+    def settled(self, request_id: bytes) -> Settled | None:
+        """See Queries."""
+        row = self._one(sql.REPLY_OF, parent_id=request_id)
+        if row is None:
+            return None
+        return Settled(reply_id=row[0], status=_STATUS[row[1]], body=row[2], origin=_ORIGIN[row[3]])
+
+    def key(self, caller: bytes, operation: Operation, key: bytes) -> KeyRow | None:
+        """See Queries."""
+        row = self._one(sql.KEY, caller=caller, operation=operation, key=key)
+        return None if row is None else KeyRow(fingerprint=row[0], record_id=row[1])
+
+    def claim(self, token: bytes) -> Claim | None:
+        """See Queries."""
+        row = self._one(sql.CLAIM_BY_TOKEN, token=token)
+        return None if row is None else claim_from_row(row)
+
+    def claim_of_record(self, record_id: bytes, token: bytes) -> Claim | None:
+        """See Queries."""
+        claim = self.claim(token)
+        return claim if claim is not None and claim.record_id == record_id else None
+
+    def floor(self, agent_id: bytes) -> int:
+        """See Queries."""
+        row = self._one(sql.FLOOR_OF, agent_id=agent_id)
+        return 1 if row is None else int(row[0])
+
+    def last_read_at_ms(self, agent_id: bytes) -> int:
+        """See Queries."""
+        row = self._one(sql.READ_AT, agent_id=agent_id)
+        return 0 if row is None else int(row[0])
+
+    def work_of(self, agent_id: bytes) -> tuple[bool, bool]:
+        """See Queries."""
+        return (
+            self._one(sql.OLDEST_PENDING, recipient=agent_id) is not None,
+            self._one(sql.OLDEST_STORED, recipient=agent_id, high_water=_ANY_POSITION) is not None,
+        )
+
+    def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
+        """See Queries. Steps from recipient to recipient through the inbox index."""
+        found: list[tuple[bytes, bool, bool]] = []
+        while len(found) < limit and (row := self._one(sql.NEXT_RECIPIENT, after=after)) is not None:
+            after = row[0]
+            requests, context = self.work_of(after)
+            if requests or context:
+                found.append((after, requests, context))
+        return found
+
+    def claims_expired(self, now_ms: int) -> bool:
+        """See Queries."""
+        return self._one(sql.ANY_EXPIRED, expired_at_ms=now_ms) is not None
+
+    def newest_sequence(self) -> int:
+        """See Queries."""
+        rows = (self._one(sql.NEWEST_RECORD), self._one(sql.NEWEST_FACT))
+        return max((int(row[0]) for row in rows if row is not None), default=0)
+
+
+class Sequencer:
+    """The counter of the one writer.
+
+    Loaded from the newest committed number, never going back while the process lives.
+    """
+
+    def __init__(self, newest: int) -> None:
+        self.newest = newest
+
+
+class SqliteTransaction(SqliteQueries):
+    """Reads and writes of one transaction, on the writer thread."""
+
+    def __init__(self, cursor: sqlite3.Cursor, sequencer: Sequencer, floors: dict[bytes, int]) -> None:
+        super().__init__(cursor)
+        self._sequencer = sequencer
+        self._floors = floors
+        # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
+        # rolled back.
+        self._raised: set[bytes] = set()
+
+    def _guarded(self, statement: str, **parameters: Any) -> None:
+        if self._cursor.execute(statement, parameters).rowcount != 1:
+            raise InvariantBroken("a guarded write found another state than the one it was decided on")
+
+    def next_sequence(self, project_id: bytes) -> int:
+        """See Transaction. One counter serves every lane: there is one writer."""
+        del project_id
+        self._sequencer.newest += 1
+        return self._sequencer.newest
+
+    def floor(self, agent_id: bytes) -> int:
+        """See Queries."""
+        cached = self._floors.get(agent_id)
+        if cached is not None and agent_id not in self._raised:
+            return cached
+        floor = super().floor(agent_id)
+        if agent_id not in self._raised:
+            if len(self._floors) >= FLOORS_CACHED_MAX:
+                self._floors.clear()
+            self._floors[agent_id] = floor
+        return floor
+
+    def raise_floor(self, agent_id: bytes, generation: int) -> None:
+        """See Transaction."""
+        self._raised.add(agent_id)
+        self._floors.pop(agent_id, None)
+        self._cursor.execute(sql.PUT_FLOOR, {"agent_id": agent_id, "generation": generation})
+
+    def take_key(
+        self,
+        *,
+        caller: bytes,
+        operation: Operation,
+        key: bytes,
+        fingerprint: bytes,
+        record_id: bytes | None,
+        now_ms: int,
+    ) -> KeyRow | None:
+        """See Transaction. Insert first: a key is new nearly always, and a failed insert undoes only itself."""
+        try:
+            self._cursor.execute(
+                sql.INSERT_KEY,
+                {
+                    "caller": caller,
+                    "operation": int(operation),
+                    "key": key,
+                    "fingerprint": fingerprint,
+                    "record_id": record_id,
+                    "created_at_ms": now_ms,
+                },
+            )
+        except sqlite3.IntegrityError:
+            return self.key(caller, operation, key)
+        return None
+
+    def insert(self, record: Record) -> None:
+        """See Transaction. Members of enumerations are bound as plain integers.
+
+        The driver would ask its adapters for each.
+        """
+        self._cursor.execute(
+            sql.INSERT_RECORD,
+            {
+                "sequence": record.sequence,
+                "record_id": record.record_id,
+                "kind": int(record.kind),
+                "project_id": record.project_id,
+                "sender": record.sender,
+                "recipient": record.recipient,
+                "parent_id": record.parent_id,
+                "status": int(record.status),
+                "origin": int(record.origin),
+                "completion": int(record.completion),
+                "admitted_at_ms": record.admitted_at_ms,
+                "delivery": int(record.delivery),
+                "answer": int(record.answer),
+                "exposed": int(record.exposed),
+                "acknowledged": int(record.acknowledged),
+                "inbox": int(record.inbox),
+                "position": record.position,
+                "claim_token": record.claim_token,
+                "claim_generation": record.claim_generation,
+                "releases": record.releases,
+                "body": record.body,
+            },
+        )
+
+    def move(self, before: Record, after: Record) -> None:
+        """See Transaction."""
+        self._guarded(
+            sql.MOVE_RECORD,
+            was_sequence=before.sequence,
+            was_delivery=int(before.delivery),
+            was_answer=int(before.answer),
+            was_claim_token=before.claim_token,
+            was_claim_generation=before.claim_generation,
+            delivery=int(after.delivery),
+            answer=int(after.answer),
+            exposed=int(after.exposed),
+            acknowledged=int(after.acknowledged),
+            inbox=int(after.inbox),
+            position=after.position,
+            claim_token=after.claim_token,
+            claim_generation=after.claim_generation,
+            releases=after.releases,
+        )
+
+    def add_fact(self, fact: Fact) -> None:
+        """See Transaction."""
+        self._cursor.execute(
+            sql.INSERT_FACT,
+            {
+                "sequence": fact.sequence,
+                "record_id": fact.record_id,
+                "fact": fact.fact,
+                "at_ms": fact.at_ms,
+                "generation": fact.generation,
+                "evidence": fact.evidence,
+            },
+        )
+
+    def oldest_pending_request(self, recipient: bytes) -> Record | None:
+        """See Transaction."""
+        row = self._one(sql.OLDEST_PENDING, recipient=recipient)
+        return None if row is None else record_from_row(row)
+
+    def oldest_stored_context(self, recipient: bytes, high_water: int) -> Record | None:
+        """See Transaction."""
+        row = self._one(sql.OLDEST_STORED, recipient=recipient, high_water=high_water or _ANY_POSITION)
+        return None if row is None else record_from_row(row)
+
+    def acknowledgeable(self, recipient: bytes, up_to: int, limit: int) -> list[Record]:
+        """See Transaction. Exposed ones are FRESH or SEEN; what was carried into the conversation is AWAY."""
+        found: list[Record] = []
+        for place in Inbox:
+            rows = self._all(
+                sql.ACKNOWLEDGEABLE, recipient=recipient, inbox=place, up_to=up_to, limit=limit - len(found)
+            )
+            found += [record_from_row(row) for row in rows]
+            if len(found) >= limit:
+                break
+        return found
+
+    def insert_claim(self, claim: Claim) -> None:
+        """See Transaction."""
+        self._cursor.execute(
+            sql.INSERT_CLAIM,
+            {
+                "token": claim.token,
+                "record_id": claim.record_id,
+                "recipient": claim.recipient,
+                "dispatcher": claim.dispatcher,
+                "incarnation": claim.incarnation,
+                "generation": claim.generation,
+                "taken_at_ms": claim.taken_at_ms,
+                "term_ms": claim.term_ms,
+                "expires_at_ms": claim.expires_at_ms,
+                "state": int(claim.state),
+            },
+        )
+
+    def set_claim_state(self, claim: Claim, state: ClaimState) -> None:
+        """See Transaction."""
+        self._guarded(
+            sql.SET_CLAIM_STATE,
+            was_token=claim.token,
+            was_generation=claim.generation,
+            was_state=claim.state,
+            state=state,
+        )
+
+    def held_claims(
+        self, *, recipient: bytes | None = None, dispatcher: bytes | None = None, expired_at_ms: int | None = None
+    ) -> list[Claim]:
+        """See Transaction."""
+        if recipient is not None:
+            rows = self._all(sql.HELD_BY_RECIPIENT, recipient=recipient)
+        elif dispatcher is not None:
+            rows = self._all(sql.HELD_BY_DISPATCHER, dispatcher=dispatcher)
+        else:
+            rows = self._all(sql.HELD_EXPIRED, expired_at_ms=expired_at_ms)
+        return [claim_from_row(row) for row in rows]
+
+    def accepted_open(self, *, recipient: bytes | None = None, dispatcher: bytes | None = None) -> list[Claim]:
+        """See Transaction."""
+        if recipient is not None:
+            rows = self._all(sql.ACCEPTED_BY_RECIPIENT, recipient=recipient)
+        else:
+            rows = self._all(sql.ACCEPTED_BY_DISPATCHER, dispatcher=dispatcher)
+        return [claim_from_row(row) for row in rows]
+
+    def extend_held_claims(self, now_ms: int) -> int:
+        """See Transaction."""
+        return self._cursor.execute(sql.EXTEND_HELD, {"now_ms": now_ms}).rowcount
+
+    def incarnation(self, dispatcher: bytes) -> int:
+        """See Transaction."""
+        row = self._one(sql.INCARNATION_OF, dispatcher=dispatcher)
+        return 0 if row is None else int(row[0])
+
+    def set_incarnation(self, dispatcher: bytes, incarnation: int) -> None:
+        """See Transaction."""
+        self._cursor.execute(sql.PUT_INCARNATION, {"dispatcher": dispatcher, "incarnation": incarnation})
+
+    def touch_reader(self, agent_id: bytes, now_ms: int) -> None:
+        """See Transaction."""
+        self._cursor.execute(sql.PUT_READER, {"agent_id": agent_id, "last_read_at_ms": now_ms})
+
+    def put_agents(self, agents: Sequence[Agent]) -> None:
+        """See Transaction."""
+        self._cursor.executemany(
+            sql.PUT_AGENT,
+            [
+                {
+                    "agent_id": agent.agent_id,
+                    "project_id": agent.project_id,
+                    "name": agent.name,
+                    "role": agent.role,
+                    "provider": agent.provider,
+                    "generation": agent.generation,
+                    "revision": agent.revision,
+                }
+                for agent in agents
+            ],
+        )
+
+    def put_credentials(self, credentials: Sequence[Credential]) -> None:
+        """See Transaction."""
+        self._cursor.executemany(
+            sql.PUT_CREDENTIAL,
+            [
+                {
+                    "credential_id": credential.credential_id,
+                    "token_sha256": credential.token_sha256,
+                    "agent_id": credential.agent_id,
+                    "project_id": credential.project_id,
+                    "role": credential.role,
+                    "generation": credential.generation,
+                    "label": credential.label,
+                    "revision": credential.revision,
+                }
+                for credential in credentials
+            ],
+        )
+
+    def drop_credentials(self, credential_ids: Sequence[bytes]) -> None:
+        """See Transaction."""
+        self._cursor.executemany(sql.DROP_CREDENTIAL, [{"credential_id": one} for one in credential_ids])
+
+    def clear_directory(self) -> None:
+        """See Transaction."""
+        self._cursor.execute(sql.CLEAR_AGENTS)
+        self._cursor.execute(sql.CLEAR_CREDENTIALS)
+
+    def set_directory_position(self, position: DirectoryPosition) -> None:
+        """See Transaction."""
+        self._cursor.execute(sql.PUT_META, {"key": "directory_epoch", "value": position.epoch.encode("ascii")})
+        self._cursor.execute(
+            sql.PUT_META, {"key": "directory_revision", "value": str(position.revision).encode("ascii")}
+        )
+
+
+class SqliteStore:
+    """A running embedded store; see Store."""
+
+    def __init__(
+        self,
+        path: Path,
+        *,
+        on_commit: Callable[[Sequence[Applied[Any]]], None],
+        on_fatal: Callable[[BaseException], None],
+        open_writer: Callable[[SqliteDatabase], sqlite3.Connection] = SqliteDatabase.connect_writer,
+    ) -> None:
+        self._database = SqliteDatabase(path, migrations=load_migrations("fencepost_mailbox.store.migrations"))
+        self._open_connection = open_writer
+        self._group: GroupCommit[SqliteTransaction] = GroupCommit(
+            name="mailbox", open_writer=self._open_writer, on_commit=on_commit, on_fatal=on_fatal
+        )
+        self._reader: sqlite3.Connection | None = None
+        self._queries: SqliteQueries | None = None
+        self._meta: dict[str, bytes] = {}
+
+    async def start(self) -> None:
+        """Open the database and the writer.
+
+        Raises:
+            DatabaseInUse, SchemaTooNew, DatabaseUnusable: see fencepost_kit.sqlite; nothing was written.
+        """
+        self._database.open()
+        try:
+            self._reader = self._database.connect_reader()
+            self._queries = SqliteQueries(self._reader.cursor())
+            await self._group.start()
+            self._meta = dict(self._reader.execute(sql.ALL_META).fetchall())
+        except BaseException:
+            self._database.close()
+            raise
+
+    async def close(self) -> None:
+        """Commit what waits and close."""
+        await self._group.close()
+        if self._reader is not None:
+            self._reader.close()
+        self._database.close()
+
+    def _open_writer(self) -> SqliteWriter[SqliteTransaction]:
+        connection = self._open_connection(self._database)
+        cursor = connection.cursor()
+        # What makes this store itself: minted once, in the first writer's hands, before anything can be admitted.
+        cursor.execute("BEGIN IMMEDIATE")
+        for key, size in (("epoch", 16), ("cursor_secret", 32)):
+            cursor.execute("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (key, secrets.token_bytes(size)))
+        cursor.execute("COMMIT")
+        sequencer = Sequencer(SqliteQueries(cursor).newest_sequence())
+        floors: dict[bytes, int] = {}
+        return SqliteWriter(connection, lambda transaction: SqliteTransaction(transaction, sequencer, floors))
+
+    @property
+    def epoch(self) -> bytes:
+        """See Store."""
+        return self._meta["epoch"]
+
+    @property
+    def cursor_secret(self) -> bytes:
+        """See Store."""
+        return self._meta["cursor_secret"]
+
+    @property
+    def schema_version(self) -> int:
+        """See Store."""
+        return self._database.schema_version
+
+    @property
+    def counters(self) -> Counters:
+        """What the writer did; for metrics."""
+        return self._group.counters
+
+    @property
+    def read(self) -> Queries:
+        """See Store."""
+        assert self._queries is not None, "the store is not started"
+        return self._queries
+
+    async def submit(self, operation: Mutation[Applied[T]]) -> T:
+        """See Store. An error before COMMIT is a refusal that may be tried again.
+
+        One at COMMIT passes as OutcomeUnknown.
+        """
+        try:
+            return (await self._group.submit(operation)).value
+        except NotCommitted as error:
+            cause = error.__cause__
+            if not isinstance(cause, (sqlite3.Error, OSError, type(None))):
+                raise  # a bug of ours, not the disk's: it belongs into the log, not into an answer
+            what = "the store is closed" if cause is None else "the disk refused the write"
+            raise StorageError(
+                f"{what}; nothing was written",
+                hint="Check that the disk of the home has room and is writable, then send the same call again.",
+                state={"cause": getattr(cause, "sqlite_errorname", type(cause).__name__)},
+            ) from error
+
+    def directory(self) -> tuple[DirectoryPosition, list[Agent], list[Credential]]:
+        """See Store."""
+        assert self._reader is not None, "the store is not started"
+        meta = dict(self._reader.execute(sql.ALL_META).fetchall())
+        position = DirectoryPosition(
+            epoch=meta.get("directory_epoch", b"").decode("ascii"), revision=int(meta.get("directory_revision", b"0"))
+        )
+        agents = [
+            Agent(agent_id=r[0], project_id=r[1], name=r[2], role=r[3], provider=r[4], generation=r[5], revision=r[6])
+            for r in self._reader.execute(sql.ALL_AGENTS).fetchall()
+        ]
+        credentials = [
+            Credential(
+                credential_id=r[0],
+                token_sha256=r[1],
+                agent_id=r[2],
+                project_id=r[3],
+                role=r[4],
+                generation=r[5],
+                label=r[6],
+                revision=r[7],
+            )
+            for r in self._reader.execute(sql.ALL_CREDENTIALS).fetchall()
+        ]
+        return position, agents, credentials

@@ -1,0 +1,250 @@
+"""Every statement of the mailbox, written with SQLAlchemy Core and compiled once a dialect.
+
+The text runs on the driver.
+
+Executing Core objects for each operation costs three times the statement itself (docs/decisions/group-commit.md).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    Delete,
+    Insert,
+    Integer,
+    Select,
+    Update,
+    and_,
+    bindparam,
+    delete,
+    insert,
+    literal_column,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import sqlite as sqlite_dialect
+from sqlalchemy.sql import ColumnElement
+
+from fencepost_mailbox.domain.claims import ClaimState
+from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
+from fencepost_mailbox.store.tables import (
+    CLAIM,
+    DIRECTORY_AGENT,
+    DIRECTORY_CREDENTIAL,
+    DISPATCHER,
+    FACT,
+    FLOOR,
+    IDEMPOTENCY,
+    META,
+    READER,
+    RECORD,
+)
+
+_SQLITE: Final = sqlite_dialect.dialect(paramstyle="named")
+
+
+def _sqlite(statement: Select[Any] | Insert | Update | Delete) -> str:
+    return str(statement.compile(dialect=_SQLITE))
+
+
+def _const(value: int) -> ColumnElement[int]:
+    # Constants of the domain are part of the text: only so can the planner use an index with the same condition.
+    return literal_column(str(int(value)), Integer)
+
+
+def _insert(table: Any) -> Insert:
+    return insert(table).values({column.name: bindparam(column.name) for column in table.columns})
+
+
+R, C = RECORD.c, CLAIM.c
+_ZERO = _const(0)  # the dialect would bind one
+_OPEN = R.answer == _const(Answer.OPEN)
+_HELD = C.state == _const(ClaimState.HELD)
+_PARENTED = R.parent_id.is_not(None)
+
+RECORD_BY_ID = _sqlite(select(RECORD).where(R.record_id == bindparam("record_id")))
+PAGE = _sqlite(
+    select(RECORD)
+    .where(R.recipient == bindparam("recipient"), R.inbox == bindparam("inbox"), R.position > bindparam("after"))
+    .order_by(R.position)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+HAS_FRESH = _sqlite(
+    select(_const(1))
+    .where(R.recipient == bindparam("recipient"), R.inbox == _const(Inbox.FRESH))
+    .limit(_const(1))
+    .offset(_ZERO)
+)
+FRESH_POSITIONS = _sqlite(
+    select(R.position)
+    .where(R.recipient == bindparam("recipient"), R.inbox == _const(Inbox.FRESH))
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+OPEN_REQUESTS = _sqlite(
+    select(RECORD)
+    .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery != _const(Delivery.PENDING))
+    .order_by(R.position)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+RECEIVED = _sqlite(
+    select(RECORD)
+    .where(R.recipient == bindparam("recipient"), R.inbox == bindparam("inbox"), R.position < bindparam("before"))
+    .order_by(R.position.desc())
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+SENT = _sqlite(
+    select(RECORD)
+    .where(R.sender == bindparam("sender"), R.sequence < bindparam("before"))
+    .order_by(R.sequence.desc())
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+FACTS = _sqlite(
+    select(FACT)
+    .where(FACT.c.record_id == bindparam("record_id"))
+    .order_by(FACT.c.sequence)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+REPLY_OF = _sqlite(
+    select(R.record_id, R.status, R.body, R.origin)
+    .where(R.parent_id == bindparam("parent_id"), _PARENTED, R.kind == _const(Kind.REPLY))
+    .order_by(R.sequence)
+    .limit(_const(1))
+    .offset(_ZERO)
+)
+KEY = _sqlite(
+    select(IDEMPOTENCY.c.fingerprint, IDEMPOTENCY.c.record_id).where(
+        IDEMPOTENCY.c.caller == bindparam("caller"),
+        IDEMPOTENCY.c.operation == bindparam("operation"),
+        IDEMPOTENCY.c.key == bindparam("key"),
+    )
+)
+CLAIM_BY_TOKEN = _sqlite(select(CLAIM).where(C.token == bindparam("token")))
+FLOOR_OF = _sqlite(select(FLOOR.c.generation).where(FLOOR.c.agent_id == bindparam("agent_id")))
+READ_AT = _sqlite(select(READER.c.last_read_at_ms).where(READER.c.agent_id == bindparam("agent_id")))
+NEWEST_RECORD = _sqlite(select(R.sequence).order_by(R.sequence.desc()).limit(_const(1)).offset(_ZERO))
+NEWEST_FACT = _sqlite(select(FACT.c.sequence).order_by(FACT.c.sequence.desc()).limit(_const(1)).offset(_ZERO))
+
+OLDEST_PENDING = _sqlite(
+    select(RECORD)
+    .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery == _const(Delivery.PENDING))
+    .order_by(R.position)
+    .limit(_const(1))
+    .offset(_ZERO)
+)
+OLDEST_STORED = _sqlite(
+    select(RECORD)
+    .where(
+        R.recipient == bindparam("recipient"),
+        R.inbox == _const(Inbox.FRESH),
+        R.delivery == _const(Delivery.STORED),
+        R.position <= bindparam("high_water"),
+    )
+    .order_by(R.position)
+    .limit(_const(1))
+    .offset(_ZERO)
+)
+NEXT_RECIPIENT = _sqlite(
+    select(R.recipient).where(R.recipient > bindparam("after")).order_by(R.recipient).limit(_const(1)).offset(_ZERO)
+)
+ACKNOWLEDGEABLE = _sqlite(
+    select(RECORD)
+    .where(
+        R.recipient == bindparam("recipient"),
+        R.inbox == bindparam("inbox"),
+        R.position <= bindparam("up_to"),
+        R.acknowledged == _const(0),
+        or_(R.exposed == _const(1), R.delivery.in_([_const(Delivery.VISIBLE), _const(Delivery.ACCEPTED)])),
+    )
+    .order_by(R.position)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+
+INSERT_RECORD = _sqlite(_insert(RECORD))
+INSERT_KEY = _sqlite(_insert(IDEMPOTENCY))
+INSERT_FACT = _sqlite(_insert(FACT))
+INSERT_CLAIM = _sqlite(_insert(CLAIM))
+_STATE = (
+    "delivery",
+    "answer",
+    "exposed",
+    "acknowledged",
+    "inbox",
+    "position",
+    "claim_token",
+    "claim_generation",
+    "releases",
+)
+MOVE_RECORD = _sqlite(
+    update(RECORD)
+    .where(
+        R.sequence == bindparam("was_sequence"),
+        R.delivery == bindparam("was_delivery"),
+        R.answer == bindparam("was_answer"),
+        R.claim_token.is_(bindparam("was_claim_token")),
+        R.claim_generation == bindparam("was_claim_generation"),
+    )
+    .values({name: bindparam(name) for name in _STATE})
+)
+SET_CLAIM_STATE = _sqlite(
+    update(CLAIM)
+    .where(
+        C.token == bindparam("was_token"),
+        C.generation == bindparam("was_generation"),
+        C.state == bindparam("was_state"),
+    )
+    .values(state=bindparam("state"))
+)
+HELD_BY_RECIPIENT = _sqlite(select(CLAIM).where(C.recipient == bindparam("recipient"), _HELD))
+HELD_BY_DISPATCHER = _sqlite(select(CLAIM).where(C.dispatcher == bindparam("dispatcher"), _HELD))
+HELD_EXPIRED = _sqlite(select(CLAIM).where(C.expires_at_ms <= bindparam("expired_at_ms"), _HELD))
+ANY_EXPIRED = _sqlite(
+    select(_const(1)).where(C.expires_at_ms <= bindparam("expired_at_ms"), _HELD).limit(_const(1)).offset(_ZERO)
+)
+_ACCEPTED_OPEN = and_(
+    _OPEN, R.delivery == _const(Delivery.ACCEPTED), C.token == R.claim_token, C.state == _const(ClaimState.ACCEPTED)
+)
+ACCEPTED_BY_RECIPIENT = _sqlite(select(CLAIM).where(R.recipient == bindparam("recipient"), _ACCEPTED_OPEN))
+ACCEPTED_BY_DISPATCHER = _sqlite(
+    # Through the few open requests, not through every claim that ever was.
+    select(CLAIM)
+    .where(C.dispatcher == bindparam("dispatcher"), _ACCEPTED_OPEN)
+    .with_hint(RECORD, "INDEXED BY record_open", "sqlite")
+)
+EXTEND_HELD = _sqlite(
+    update(CLAIM)
+    .where(_HELD, C.expires_at_ms < bindparam("now_ms") + C.term_ms)
+    .values(expires_at_ms=bindparam("now_ms") + C.term_ms)
+)
+INCARNATION_OF = _sqlite(select(DISPATCHER.c.incarnation).where(DISPATCHER.c.dispatcher == bindparam("dispatcher")))
+
+
+def _upsert(table: Any) -> str:
+    keys = [column.name for column in table.primary_key.columns]
+    statement = sqlite_dialect.insert(table).values({column.name: bindparam(column.name) for column in table.columns})
+    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
+    return str(statement.on_conflict_do_update(index_elements=keys, set_=others).compile(dialect=_SQLITE))
+
+
+PUT_INCARNATION = _upsert(DISPATCHER)
+PUT_FLOOR = _upsert(FLOOR)
+PUT_READER = _upsert(READER)
+PUT_META = _upsert(META)
+PUT_AGENT = _upsert(DIRECTORY_AGENT)
+PUT_CREDENTIAL = _upsert(DIRECTORY_CREDENTIAL)
+DROP_CREDENTIAL = _sqlite(
+    delete(DIRECTORY_CREDENTIAL).where(DIRECTORY_CREDENTIAL.c.credential_id == bindparam("credential_id"))
+)
+CLEAR_AGENTS = _sqlite(delete(DIRECTORY_AGENT))
+CLEAR_CREDENTIALS = _sqlite(delete(DIRECTORY_CREDENTIAL))
+ALL_AGENTS = _sqlite(select(DIRECTORY_AGENT))
+ALL_CREDENTIALS = _sqlite(select(DIRECTORY_CREDENTIAL))
+ALL_META = _sqlite(select(META))

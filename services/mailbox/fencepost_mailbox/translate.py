@@ -1,0 +1,556 @@
+"""The only file that knows both protobuf and the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import grpc
+
+from fencepost.common.v1 import common_pb2 as common
+from fencepost.mailbox.v1 import mailbox_pb2 as pb
+from fencepost.sessions.v1 import sessions_pb2 as sessions_pb
+from fencepost_kit.ids import hex32, uuid_bytes, uuid_text
+from fencepost_kit.refusal import Malformed, Refusal
+from fencepost_mailbox.directory import Update
+from fencepost_mailbox.domain import refusals
+from fencepost_mailbox.domain.claims import Outcome
+from fencepost_mailbox.domain.idempotency import KeyVerdict
+from fencepost_mailbox.domain.inbox import possibly_seen
+from fencepost_mailbox.domain.refusals import InvalidTask, MailboxRefusal, NotFound
+from fencepost_mailbox.domain.values import (
+    LISTING_BODY_CHARACTERS_MAX,
+    Agent,
+    Answer,
+    Completion,
+    Delivery,
+    FactKind,
+    Kind,
+    Operation,
+    Record,
+    ReplyStatus,
+)
+from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
+from fencepost_mailbox.usecases import admit, claim, look, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases.ports import Directory, Readership
+from fencepost_mailbox.waits import Wake
+from fencepost_mailbox.work import AgentWork
+
+STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
+    {
+        MailboxRefusal: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidMessage: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidIdempotencyKey: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.IdempotencyConflict: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.KeyCancelled: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidLimit: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidTimeout: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidCursor: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.ExpiredCursor: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidTarget: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.NotFound: grpc.StatusCode.NOT_FOUND,
+        refusals.SelfRequest: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
+        refusals.InvalidTask: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.ConflictingReply: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.Withdrawn: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.StaleGeneration: grpc.StatusCode.ABORTED,
+        refusals.StaleIncarnation: grpc.StatusCode.ABORTED,
+        refusals.StaleClaim: grpc.StatusCode.ABORTED,
+        refusals.ConflictingOutcome: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.DirectoryStale: grpc.StatusCode.UNAVAILABLE,
+        refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
+    }
+)
+
+PREFIX: Final[Mapping[Kind, str]] = MappingProxyType(
+    {Kind.INFORMATION: "inf_", Kind.REQUEST: "ask_", Kind.REPLY: "rep_", Kind.NOTICE: "ntc_"}
+)
+_KIND_OF: Final = {prefix: kind for kind, prefix in PREFIX.items()}
+_ID_CHARACTERS: Final = 36
+
+_DELIVERY: Final[Mapping[Delivery, pb.DeliveryState.ValueType]] = MappingProxyType(
+    {
+        Delivery.PENDING: pb.DELIVERY_STATE_ADMITTED,
+        Delivery.STORED: pb.DELIVERY_STATE_ADMITTED,
+        Delivery.RECEIVER: pb.DELIVERY_STATE_EXPOSED,
+        Delivery.EXPOSED: pb.DELIVERY_STATE_EXPOSED,
+        Delivery.CLAIMED: pb.DELIVERY_STATE_CLAIMED,
+        Delivery.VISIBLE: pb.DELIVERY_STATE_VISIBLE,
+        Delivery.ACCEPTED: pb.DELIVERY_STATE_ACCEPTED,
+        Delivery.UNCERTAIN: pb.DELIVERY_STATE_UNCERTAIN,
+        Delivery.FAILED: pb.DELIVERY_STATE_FAILED,
+    }
+)
+_ANSWER: Final[Mapping[Answer, pb.AnswerState.ValueType]] = MappingProxyType(
+    {
+        Answer.NONE: pb.ANSWER_STATE_UNSPECIFIED,
+        Answer.OPEN: pb.ANSWER_STATE_OPEN,
+        Answer.ANSWERED: pb.ANSWER_STATE_ANSWERED,
+        Answer.WITHDRAWN: pb.ANSWER_STATE_WITHDRAWN,
+    }
+)
+
+
+def record_id_text(kind: Kind, record_id: bytes) -> str:
+    """Return the public form of a record's id."""
+    return PREFIX[kind] + hex32(record_id)
+
+
+def record_id_of(text: str) -> tuple[Kind, bytes]:
+    """Return what a public id names.
+
+    Raises:
+        NotFound: it is no id of ours.
+    """
+    kind = _KIND_OF.get(text[:4])
+    try:
+        raw = bytes.fromhex(text[4:])
+    except ValueError:
+        raw = b""
+    if kind is None or len(text) != _ID_CHARACTERS or len(raw) != 16 or text[4:] != raw.hex():
+        raise NotFound(
+            "this is not the id of a record; nothing was read or written",
+            hint="A record's id is inf_, ask_, rep_ or ntc_ and 32 hexadecimal digits.",
+        )
+    return kind, raw
+
+
+def request_id_of(text: str) -> bytes:
+    """Return the request that a public id names.
+
+    Raises:
+        NotFound: it is no id of ours.
+        InvalidTask: it names something that is not a request.
+    """
+    kind, raw = record_id_of(text)
+    if kind is not Kind.REQUEST:
+        raise InvalidTask(
+            "this id names no request, so it cannot be replied to; nothing was written",
+            hint="Only a record of kind request (ask_...) takes a reply; send information with send_message.",
+        )
+    return raw
+
+
+def token_of(text: str) -> bytes:
+    """Return a claim's token; one that is malformed is a token that nobody holds."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    return raw if len(raw) == 16 else b""
+
+
+def optional_uuid(text: str) -> bytes | None:
+    """Return the UUID, or None where the field is empty.
+
+    Raises:
+        MalformedId: it is not a UUID.
+    """
+    return uuid_bytes(text) if text else None
+
+
+class Namer:
+    """Names agents as the directory knows them now."""
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def ref(self, agent_id: bytes | None) -> common.AgentRef | None:
+        """Return an agent's id and name, or None for the host."""
+        if agent_id is None:
+            return None
+        agent = self._directory.agent(agent_id)
+        return common.AgentRef(agent_id=uuid_text(agent_id), name=agent.name if agent is not None else "")
+
+    def record(self, record: Record, *, body: str | None = None) -> pb.Record:
+        """Return a record as its reader sees it; `body` replaces its own."""
+        return pb.Record(
+            record_id=record_id_text(record.kind, record.record_id),
+            kind=pb.RecordKind.ValueType(record.kind),
+            sender=self.ref(record.sender),
+            recipient=self.ref(record.recipient),
+            body=record.body.decode("utf-8") if body is None else body,
+            parent_id=record_id_text(Kind.REQUEST, record.parent_id) if record.parent_id is not None else "",
+            reply_status=pb.ReplyStatus.ValueType(record.status),
+            origin=pb.Origin.ValueType(record.origin),
+            admitted_at_ms=record.admitted_at_ms,
+            delivery_state=_DELIVERY[record.delivery],
+            answer_state=_ANSWER[record.answer],
+            completion=pb.Completion.ValueType(record.completion),
+            possibly_seen=possibly_seen(kind=record.kind, delivery=record.delivery),
+            acknowledged=record.acknowledged,
+            sequence=record.sequence,
+        )
+
+    def open_request(self, record: Record) -> pb.OpenRequest:
+        """Return a request that waits for its recipient's reply."""
+        return pb.OpenRequest(
+            request_id=record_id_text(Kind.REQUEST, record.record_id),
+            sender=self.ref(record.sender),
+            delivery_state=_DELIVERY[record.delivery],
+            admitted_at_ms=record.admitted_at_ms,
+            possibly_seen=possibly_seen(kind=record.kind, delivery=record.delivery),
+        )
+
+
+# --- requests ---------------------------------------------------------------------------------------------------------
+
+
+def send_command(request: pb.SendRequest) -> admit.Command:
+    """Return the command of a Send."""
+    return admit.Command(
+        kind=Kind.INFORMATION,
+        target=request.target,
+        body=request.body,
+        key=request.idempotency_key,
+        completion=Completion.NONE,
+    )
+
+
+def request_command(request: pb.RequestRequest) -> admit.Command:
+    """Return the command of a Request."""
+    explicit = request.completion == pb.COMPLETION_EXPLICIT
+    return admit.Command(
+        kind=Kind.REQUEST,
+        target=request.target,
+        body=request.body,
+        key=request.idempotency_key,
+        completion=Completion.EXPLICIT if explicit else Completion.AUTOMATIC,
+    )
+
+
+def reply_command(request: pb.ReplyRequest) -> reply.Command:
+    """Return the command of a Reply.
+
+    Raises:
+        Malformed: no outcome is given.
+        NotFound, InvalidTask: see request_id_of.
+    """
+    if request.status not in (pb.REPLY_STATUS_DONE, pb.REPLY_STATUS_BLOCKED, pb.REPLY_STATUS_FAILED):
+        raise Malformed("a reply is done, blocked or failed; nothing was written")
+    return reply.Command(
+        request_id=request_id_of(request.request_id),
+        status=ReplyStatus(request.status),
+        body=request.body,
+        key=request.idempotency_key,
+    )
+
+
+def settle_command(request: pb.SettleKeyRequest) -> settle_key.Command:
+    """Return the command of a SettleKey.
+
+    Raises:
+        Malformed: no call is described.
+    """
+    which = request.WhichOneof("call")
+    if which == "send":
+        sent = send_command(request.send)
+        operation, key, content = Operation.SEND, sent.key, sent.content()
+    elif which == "request":
+        asked = request_command(request.request)
+        operation, key, content = Operation.REQUEST, asked.key, asked.content()
+    elif which == "reply":
+        replied = reply_command(request.reply)
+        operation, key, content = Operation.REPLY, replied.key, replied.content()
+    else:
+        raise Malformed("SettleKey describes the call whose answer was lost; nothing was written")
+    return settle_key.Command(epoch=request.epoch, operation=operation, key=key, content=content)
+
+
+def receive_command(request: pb.ReceiveRequest) -> receive.Command:
+    """Return the command of a Receive."""
+    return receive.Command(
+        cursor=request.cursor,
+        ack_cursor=request.ack_cursor,
+        limit=request.limit,
+        timeout_ms=request.timeout_ms,
+        page_bytes=request.page_bytes_max,
+    )
+
+
+def claim_command(request: pb.ClaimRequest) -> claim.Command:
+    """Return the command of a Claim.
+
+    Raises:
+        Malformed: a field is not what it must be.
+    """
+    if request.kind not in (pb.CLAIM_KIND_REQUEST, pb.CLAIM_KIND_CONTEXT):
+        raise Malformed("a claim takes a request or context; nothing was written")
+    return claim.Command(
+        agent_id=uuid_bytes(request.agent_id),
+        generation=request.generation,
+        dispatcher=uuid_bytes(request.dispatcher_id),
+        incarnation=request.incarnation,
+        kind=claim.ClaimKind(request.kind),
+        high_water=request.high_water,
+        term_ms=request.term_ms,
+        key=request.idempotency_key,
+    )
+
+
+def outcome_of(value: int) -> Outcome:
+    """Return what a dispatcher reports.
+
+    Raises:
+        Malformed: nothing is reported.
+    """
+    try:
+        return Outcome(value)
+    except ValueError:
+        raise Malformed("a claim ends accepted, visible, failed or uncertain; nothing was written") from None
+
+
+def direction_of(value: int) -> look.Direction:
+    """Return which side is asked for.
+
+    Raises:
+        Malformed: an unknown one.
+    """
+    try:
+        return look.Direction(value)
+    except ValueError:
+        raise Malformed("direction is inbox, sent or both; nothing was read") from None
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
+    """Return the receipt of a Send."""
+    record = receipt.record
+    return pb.SendResponse(
+        record_id=record_id_text(record.kind, record.record_id),
+        delivery_state=_DELIVERY[record.delivery],
+        duplicate=receipt.duplicate,
+        recipient=names.ref(record.recipient),
+        recipient_reader=_reader(receipt.readership),
+        recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
+def request_response(receipt: admit.Receipt, names: Namer) -> pb.RequestResponse:
+    """Return the receipt of a Request."""
+    record = receipt.record
+    return pb.RequestResponse(
+        request_id=record_id_text(record.kind, record.record_id),
+        delivery_state=_DELIVERY[record.delivery],
+        answer_state=_ANSWER[record.answer],
+        duplicate=receipt.duplicate,
+        recipient=names.ref(record.recipient),
+        recipient_reader=_reader(receipt.readership),
+        recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
+def reply_response(receipt: admit.Receipt, names: Namer) -> pb.ReplyResponse:
+    """Return the receipt of a Reply."""
+    record = receipt.record
+    return pb.ReplyResponse(
+        request_id=record_id_text(Kind.REQUEST, record.parent_id) if record.parent_id is not None else "",
+        record_id=record_id_text(record.kind, record.record_id),
+        delivery_state=_DELIVERY[record.delivery],
+        duplicate=receipt.duplicate,
+        recipient=names.ref(record.recipient),
+        recipient_reader=_reader(receipt.readership),
+        recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
+def settle_response(settlement: settle_key.Settlement, names: Namer) -> pb.SettleKeyResponse:
+    """Return what became of a key."""
+    if settlement.verdict is None:
+        return pb.SettleKeyResponse(settlement=pb.SETTLEMENT_UNKNOWN)
+    if settlement.verdict is KeyVerdict.CANCELLED or settlement.receipt is None:
+        return pb.SettleKeyResponse(settlement=pb.SETTLEMENT_CANCELLED)
+    receipt = settlement.receipt
+    written = pb.SETTLEMENT_WRITTEN
+    if receipt.record.kind is Kind.REPLY:
+        return pb.SettleKeyResponse(settlement=written, reply=reply_response(receipt, names))
+    if receipt.record.kind is Kind.REQUEST:
+        return pb.SettleKeyResponse(settlement=written, request=request_response(receipt, names))
+    return pb.SettleKeyResponse(settlement=written, send=send_response(receipt, names))
+
+
+def receive_response(page: receive.Page, names: Namer) -> pb.ReceiveResponse:
+    """Return a page."""
+    return pb.ReceiveResponse(
+        records=[names.record(record) for record in page.records],
+        next_cursor=page.next_cursor,
+        ack_cursor=page.ack_cursor,
+        has_more=page.has_more,
+        timed_out=page.timed_out,
+        wake_reason=page.wake_reason,
+        high_water=page.high_water,
+        unacknowledged=page.unacknowledged,
+        open_requests=[names.open_request(record) for record in page.open_requests],
+    )
+
+
+def wait_response(wake: Wake) -> pb.WaitResponse:
+    """Return the end of a wait."""
+    return pb.WaitResponse(timed_out=wake is Wake.TIMED_OUT, wake_reason=wake.value)
+
+
+def listing_response(listing: look.Listing, names: Namer) -> pb.ListRecordsResponse:
+    """Return a listing with its bodies cut."""
+    return pb.ListRecordsResponse(
+        records=[names.record(record, body=_cut(record.body)) for record in listing.records],
+        next_page_token=listing.next_token,
+    )
+
+
+def _cut(body: bytes) -> str:
+    return body[: 4 * LISTING_BODY_CHARACTERS_MAX].decode("utf-8", "ignore")[:LISTING_BODY_CHARACTERS_MAX]
+
+
+def explain_response(explanation: look.Explanation, names: Namer) -> pb.ExplainResponse:
+    """Return a record explained; its admission is the first fact."""
+    record = explanation.record
+    admitted = pb.Fact(
+        fact="admitted",
+        at_ms=record.admitted_at_ms,
+        sequence=record.sequence,
+        evidence="on disk before its receipt was given",
+    )
+    return pb.ExplainResponse(
+        record=names.record(record, body=""),
+        facts=[
+            admitted,
+            *(
+                pb.Fact(
+                    fact=FactKind(fact.fact).name.lower(),
+                    at_ms=fact.at_ms,
+                    sequence=fact.sequence,
+                    evidence=fact.evidence,
+                    generation=fact.generation,
+                )
+                for fact in explanation.facts
+            ),
+        ],
+        reply_id=record_id_text(Kind.REPLY, explanation.reply_id) if explanation.reply_id is not None else "",
+        recipient_reader=_reader(explanation.readership),
+        recipient_last_read_at_ms=explanation.readership.last_read_at_ms,
+        summary=explanation.summary,
+    )
+
+
+def readers_response(readers: list[tuple[bytes, Readership]]) -> pb.ListReadersResponse:
+    """Return who reads."""
+    return pb.ListReadersResponse(
+        readers=[
+            pb.Reader(
+                agent_id=uuid_text(agent_id),
+                reader=_reader(who),
+                last_read_at_ms=who.last_read_at_ms,
+                waiting=who.waiting,
+            )
+            for agent_id, who in readers
+        ]
+    )
+
+
+def _reader(who: Readership) -> pb.RecipientReader.ValueType:
+    return pb.RecipientReader.ValueType(who.reader)
+
+
+def opened_response(opened: open_generation.Opened, names: Namer, limit: int) -> pb.OpenGenerationResponse:
+    """Return an opened life; at most `limit` ids are listed."""
+    return pb.OpenGenerationResponse(
+        floor=opened.floor,
+        uncertain_record_ids=[record_id_text(record.kind, record.record_id) for record in opened.uncertain[:limit]],
+        uncertain_count=len(opened.uncertain),
+        open_requests=[names.open_request(record) for record in opened.open_requests],
+    )
+
+
+def claim_response(taken: claim.Taken | None, names: Namer) -> pb.ClaimResponse:
+    """Return a claim, or that there was nothing to take."""
+    if taken is None:
+        return pb.ClaimResponse()
+    return pb.ClaimResponse(
+        claim=pb.Claim(
+            token=hex32(taken.claim.token),
+            record=names.record(taken.record),
+            generation=taken.claim.generation,
+            expires_at_ms=taken.claim.expires_at_ms,
+        ),
+        duplicate=taken.duplicate,
+    )
+
+
+def release_response(settled: claim.Settled) -> pb.ReleaseResponse:
+    """Return where a released record stands."""
+    return pb.ReleaseResponse(
+        record_id=record_id_text(settled.record.kind, settled.record.record_id),
+        delivery_state=_DELIVERY[settled.record.delivery],
+        duplicate=settled.duplicate,
+    )
+
+
+def finish_response(settled: claim.Settled) -> pb.FinishResponse:
+    """Return where a finished record stands."""
+    return pb.FinishResponse(
+        record_id=record_id_text(settled.record.kind, settled.record.record_id),
+        delivery_state=_DELIVERY[settled.record.delivery],
+        duplicate=settled.duplicate,
+        reply_id=record_id_text(Kind.REPLY, settled.reply_id) if settled.reply_id is not None else "",
+    )
+
+
+def work_response(work: AgentWork) -> pb.WatchWorkResponse:
+    """Return what an agent has, or the mark that ends the first listing."""
+    return pb.WatchWorkResponse(
+        agent_id=uuid_text(work.agent_id) if work.agent_id else "",
+        requests=work.requests,
+        context=work.context,
+        high_water=work.high_water,
+        caught_up=not work.agent_id,
+    )
+
+
+# --- the directory ----------------------------------------------------------------------------------------------------
+
+
+def agent_from_proto(agent: sessions_pb.Agent) -> Agent:
+    """Return an agent of the directory."""
+    return Agent(
+        agent_id=uuid_bytes(agent.agent_id),
+        project_id=uuid_bytes(agent.project_id),
+        name=agent.name,
+        role=agent.role,
+        provider=agent.provider,
+        generation=agent.generation,
+        revision=agent.revision,
+    )
+
+
+def credential_from_proto(credential: sessions_pb.Credential) -> Credential:
+    """Return a credential of the directory."""
+    return Credential(
+        credential_id=uuid_bytes(credential.credential_id),
+        token_sha256=credential.token_sha256,
+        agent_id=optional_uuid(credential.agent_id),
+        project_id=optional_uuid(credential.project_id),
+        role=credential.role,
+        generation=credential.generation,
+        label=credential.label,
+        revision=credential.revision,
+    )
+
+
+def update_from_proto(message: sessions_pb.WatchDirectoryResponse) -> Update:
+    """Return a step of the directory."""
+    return Update(
+        position=DirectoryPosition(epoch=message.epoch, revision=message.revision),
+        snapshot_begin=message.snapshot_begin,
+        snapshot_end=message.snapshot_end,
+        agents=[agent_from_proto(agent) for agent in message.agents],
+        credentials=[credential_from_proto(credential) for credential in message.credentials],
+        removed_credentials=[uuid_bytes(one) for one in message.removed_credential_ids],
+    )

@@ -1,0 +1,168 @@
+"""Send and Request: store a record for an agent and give its receipt (M015 M016 M021 to M028 M057 M059 M071)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost_kit.identity import Caller
+from fencepost_kit.refusal import Refusal
+from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
+from fencepost_mailbox.domain.records import new_record
+from fencepost_mailbox.domain.refusals import SelfRequest
+from fencepost_mailbox.domain.texts import check_body
+from fencepost_mailbox.domain.values import Agent, Completion, Kind, Operation, Origin, Record
+from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Queries, Transaction
+from fencepost_mailbox.usecases.ports import Ports, Readership, agent_of, fence, readership
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Receipt:
+    """Proof that a record is on disk, and how far it has come."""
+
+    record: Record
+    duplicate: bool
+    recipient: Agent | None
+    readership: Readership
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A call as it was made. The target counts as it was written: a key is looked up before its target is resolved."""
+
+    kind: Kind
+    target: str
+    body: str
+    key: str
+    completion: Completion
+
+    @property
+    def operation(self) -> Operation:
+        """Which scope its key belongs to."""
+        return Operation.REQUEST if self.kind is Kind.REQUEST else Operation.SEND
+
+    def content(self) -> bytes:
+        """Return what stands for the content of the call.
+
+        Raises:
+            InvalidMessage: the body cannot be stored.
+        """
+        target = self.target.encode("utf-8", "replace")
+        return fingerprint(bytes([self.kind, self.completion]), target, check_body(self.body))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Admission:
+    """The writing part."""
+
+    kind: Kind
+    project_id: bytes
+    sender: bytes
+    generation: int
+    recipient: bytes
+    body: bytes
+    completion: Completion
+    operation: Operation
+    key: bytes
+    content: bytes
+    record_id: bytes
+    now_ms: int
+
+    def apply(self, tx: Transaction) -> Applied[tuple[Record, bool]]:
+        """Write the record and its key, or return what the key stands for.
+
+        Raises:
+            StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
+        """
+        woken = fence(tx, self.sender, self.generation, self.now_ms)
+        row = tx.take_key(
+            caller=self.sender,
+            operation=self.operation,
+            key=self.key,
+            fingerprint=self.content,
+            record_id=self.record_id,
+            now_ms=self.now_ms,
+        )
+        if row is not None:
+            return Applied(value=(existing(tx, judge_repeat(row, self.content)), True), wakes=woken, work=woken)
+        record = new_record(
+            sequence=tx.next_sequence(self.project_id),
+            record_id=self.record_id,
+            kind=self.kind,
+            project_id=self.project_id,
+            sender=self.sender,
+            recipient=self.recipient,
+            body=self.body,
+            now_ms=self.now_ms,
+            origin=Origin.AGENT,
+            completion=self.completion,
+        )
+        tx.insert(record)
+        concerned = (self.recipient, *woken)
+        return Applied(value=(record, False), wakes=concerned, work=concerned)
+
+
+def existing(queries: Queries, record_id: bytes) -> Record:
+    """Return the record that a key stands for."""
+    record = queries.record(record_id)
+    if record is None:
+        raise InvariantBroken("a key stands for a record that is not there")
+    return record
+
+
+def receipt(ports: Ports, record: Record, *, duplicate: bool) -> Receipt:
+    """Return the receipt of a record as it stands now."""
+    return Receipt(
+        record=record,
+        duplicate=duplicate,
+        recipient=ports.directory.agent(record.recipient),
+        readership=readership(ports, record.recipient),
+    )
+
+
+class Admit:
+    """Send and Request."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def __call__(self, caller: Caller, command: Command) -> Receipt:
+        """Store the record and return its receipt, which is given only once the record is on disk.
+
+        Raises:
+            InvalidMessage, InvalidIdempotencyKey, InvalidTarget, NotFound, SelfRequest: the call cannot be carried out.
+            StaleGeneration, IdempotencyConflict, KeyCancelled: see Admission.
+            DependencyDown, DirectoryStale: the target cannot be resolved now; nothing was written, may be resent.
+        """
+        ports = self._ports
+        sender, project_id = agent_of(caller)
+        key, content = check_key(command.key), command.content()
+        try:
+            recipient = await ports.directory.resolve(project_id, command.target)
+        except Refusal:
+            # The target may have been renamed since: what the key stands for counts first.
+            row = ports.store.read.key(sender, command.operation, key)
+            if row is None:
+                raise
+            return receipt(ports, existing(ports.store.read, judge_repeat(row, content)), duplicate=True)
+        if command.kind is Kind.REQUEST and recipient.agent_id == sender:
+            raise SelfRequest(
+                "an agent cannot ask itself to work; nothing was written",
+                hint="Do the work, or note it as information to yourself.",
+            )
+        record, duplicate = await ports.store.submit(
+            Admission(
+                kind=command.kind,
+                project_id=project_id,
+                sender=sender,
+                generation=caller.generation,
+                recipient=recipient.agent_id,
+                body=command.body.encode("utf-8"),
+                completion=command.completion,
+                operation=command.operation,
+                key=key,
+                content=content,
+                record_id=ports.mint.new(),
+                now_ms=ports.clock.now_ms(),
+            )
+        )
+        return receipt(ports, record, duplicate=duplicate)

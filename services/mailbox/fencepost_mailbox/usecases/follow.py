@@ -1,0 +1,43 @@
+"""Follow sessions' directory: each step is durable here before it is honoured and confirmed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fencepost_mailbox.domain.values import Agent
+from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition, Transaction
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DirectoryStep:
+    """A change of the directory, or a whole one."""
+
+    position: DirectoryPosition
+    whole: bool
+    agents: Sequence[Agent]
+    credentials: Sequence[Credential]
+    removed_credentials: Sequence[bytes]
+
+    def apply(self, tx: Transaction) -> Applied[None]:
+        """Write the step and the position that it leads to, together."""
+        if self.whole:
+            tx.clear_directory()
+        tx.put_agents(self.agents)
+        tx.put_credentials(self.credentials)
+        tx.drop_credentials(self.removed_credentials)
+        tx.set_directory_position(self.position)
+        return Applied(value=None)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class NotingReads:
+    """Write when agents last read their mailboxes; coarse, for people who wonder whether anybody looks."""
+
+    reads: Sequence[tuple[bytes, int]]
+
+    def apply(self, tx: Transaction) -> Applied[None]:
+        """Write them."""
+        for agent_id, at_ms in self.reads:
+            tx.touch_reader(agent_id, at_ms)
+        return Applied(value=None)

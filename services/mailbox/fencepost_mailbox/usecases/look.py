@@ -1,0 +1,197 @@
+"""GetRecord, ListRecords, Explain, ListReaders.
+
+Looking without touching. Nothing here exposes, claims or acknowledges (DECISIONS M072).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost_kit.identity import Caller, Role
+from fencepost_kit.refusal import PermissionDenied
+from fencepost_mailbox.domain.explanations import summary
+from fencepost_mailbox.domain.refusals import InvalidCursor, InvalidLimit, NotFound
+from fencepost_mailbox.domain.values import (
+    FACTS_MAX,
+    LISTING_RECORDS_DEFAULT,
+    LISTING_RECORDS_MAX,
+    READERS_MAX,
+    Answer,
+    Fact,
+    Origin,
+    Record,
+)
+from fencepost_mailbox.usecases.ports import Ports, Readership, check_may_read, readership
+
+_BEFORE_ANYTHING: Final = 2**62
+_ORIGIN_WORDS: Final = {
+    Origin.AGENT: "its recipient",
+    Origin.HUMAN: "a person",
+    Origin.HOST: "Fencepost, on nobody's behalf",
+    Origin.AUTOMATIC: "the final words of its turn",
+}
+
+
+class Direction(enum.IntEnum):
+    """Which side of an agent's traffic."""
+
+    BOTH = 0
+    INBOX = 1
+    SENT = 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Listing:
+    """A page of a listing; `next_token` is empty on the last."""
+
+    records: Sequence[Record]
+    next_token: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Explanation:
+    """What is known of a record."""
+
+    record: Record
+    facts: Sequence[Fact]
+    reply_id: bytes | None
+    readership: Readership
+    summary: str
+
+
+class GetRecord:
+    """GetRecord."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def __call__(self, caller: Caller, record_id: bytes) -> Record:
+        """Return a record with its body.
+
+        Raises:
+            NotFound, DirectoryStale: see check_may_read.
+        """
+        return check_may_read(self._ports, caller, self._ports.store.read.record(record_id))
+
+
+class ListRecords:
+    """ListRecords."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def __call__(
+        self, caller: Caller, *, agent_id: bytes | None, direction: Direction, size: int, token: str, open_only: bool
+    ) -> Listing:
+        """Return a page of an agent's traffic, newest first.
+
+        Raises:
+            InvalidLimit, InvalidCursor: the page asked for does not exist.
+            PermissionDenied: an agent asked for another's.
+            NotFound: an operator named nobody.
+        """
+        whose = self._whose(caller, agent_id)
+        if not 0 <= size <= LISTING_RECORDS_MAX:
+            raise InvalidLimit(f"page_size must be 1 to {LISTING_RECORDS_MAX}; nothing was read")
+        size = size or LISTING_RECORDS_DEFAULT
+        before = _BEFORE_ANYTHING if not token else _number(token)
+        found: list[Record] = []
+        # Bounded: an open-only listing looks at this many pages of traffic for one page of answers.
+        for _ in range(20):
+            batch = self._batch(whose, direction, before, size + 1)
+            kept = [record for record in batch if not open_only or record.answer is Answer.OPEN]
+            found += kept
+            if len(batch) <= size or len(found) > size:
+                break
+            before = _mark(whose, batch[-1])
+        page = found[:size]
+        more = len(found) > size or len(batch) > size
+        if not more:
+            return Listing(records=page, next_token="")
+        return Listing(records=page, next_token=str(_mark(whose, page[-1]) if len(found) > size else before))
+
+    def _whose(self, caller: Caller, agent_id: bytes | None) -> bytes:
+        if caller.role is Role.OPERATOR:
+            self._ports.directory.check_fresh()
+            if agent_id is None:
+                raise NotFound("an operator lists one agent's records: name the agent; nothing was read")
+            return agent_id
+        if caller.agent_id is None or agent_id not in (None, caller.agent_id):
+            raise PermissionDenied("an agent lists its own records only; nothing was read")
+        return caller.agent_id
+
+    def _batch(self, whose: bytes, direction: Direction, before: int, limit: int) -> list[Record]:
+        queries = self._ports.store.read
+        received = queries.received(whose, before, limit) if direction is not Direction.SENT else []
+        sent = queries.sent(whose, before, limit) if direction is not Direction.INBOX else []
+        own = {record.record_id for record in received}
+        merged = [*received, *(record for record in sent if record.record_id not in own)]
+        merged.sort(key=lambda record: _mark(whose, record), reverse=True)
+        return merged[:limit]
+
+
+def _mark(whose: bytes, record: Record) -> int:
+    return record.position if record.recipient == whose else record.sequence
+
+
+def _number(token: str) -> int:
+    if not token.isascii() or not token.isdigit() or len(token) > 19:
+        raise InvalidCursor(
+            "the page token is malformed; nothing was read", hint="Begin the listing again without one."
+        )
+    return int(token)
+
+
+class Explain:
+    """Explain."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def __call__(self, caller: Caller, record_id: bytes) -> Explanation:
+        """Return every fact known of a record.
+
+        Raises:
+            NotFound, DirectoryStale: see check_may_read.
+        """
+        ports = self._ports
+        queries = ports.store.read
+        record = check_may_read(ports, caller, queries.record(record_id))
+        settled = queries.settled(record_id)
+        who = readership(ports, record.recipient)
+        return Explanation(
+            record=record,
+            facts=queries.facts(record_id, FACTS_MAX - 1),
+            reply_id=settled.reply_id if settled is not None else None,
+            readership=who,
+            summary=summary(
+                record,
+                reader=who.reader,
+                answered_by=_ORIGIN_WORDS[settled.origin] if settled is not None else "nobody",
+            ),
+        )
+
+
+class ListReaders:
+    """ListReaders."""
+
+    def __init__(self, ports: Ports) -> None:
+        self._ports = ports
+
+    async def __call__(self, caller: Caller, agent_ids: Sequence[bytes]) -> list[tuple[bytes, Readership]]:
+        """Return who looks at each mailbox that the caller may know of.
+
+        Raises:
+            InvalidLimit: more than READERS_MAX were asked about.
+        """
+        if len(agent_ids) > READERS_MAX:
+            raise InvalidLimit(f"at most {READERS_MAX} agents can be asked about; nothing was read")
+        found = []
+        for agent_id in agent_ids:
+            agent = self._ports.directory.agent(agent_id)
+            if agent is not None and (caller.project_id is None or agent.project_id == caller.project_id):
+                found.append((agent_id, readership(self._ports, agent_id)))
+        return found

@@ -1,0 +1,183 @@
+"""What the use cases need from outside, and the steps that several of them share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from fencepost_kit.clock import Clock
+from fencepost_kit.identity import Caller, Role
+from fencepost_mailbox.domain.claims import Claim, ClaimState, check_floor, loses_sight
+from fencepost_mailbox.domain.delivery import Event, advance
+from fencepost_mailbox.domain.records import evolve
+from fencepost_mailbox.domain.refusals import NotFound
+from fencepost_mailbox.domain.values import Agent, Fact, FactKind, Reader, Record
+from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
+
+_SUPERSEDED: Final = "a later life of the agent began while the claim stood"
+
+
+class Mint(Protocol):
+    """Mints ids of 16 bytes, each greater than the one before."""
+
+    def new(self) -> bytes:
+        """Return a new id."""
+        ...
+
+
+class Directory(Protocol):
+    """Who exists, as far as the mailbox follows sessions."""
+
+    async def resolve(self, project_id: bytes, target: str) -> Agent:
+        """Return the one agent that `target` names in a project.
+
+        Raises:
+            InvalidTarget, NotFound: see domain.texts; a near miss in case is named in the hint.
+            DependencyDown, DirectoryStale: it cannot be told now; nothing was written.
+        """
+        ...
+
+    def agent(self, agent_id: bytes) -> Agent | None:
+        """Return an agent by id as the mirror knows it, or None."""
+        ...
+
+    def check_fresh(self) -> None:
+        """Refuse where nothing was heard of sessions for MIRROR_AGE_MS_MAX.
+
+        Raises:
+            DirectoryStale: an operator's authority cannot be checked now.
+        """
+        ...
+
+
+class Signals(Protocol):
+    """Who waits for what, on the event loop."""
+
+    def waiting(self, agent_id: bytes) -> bool:
+        """Tell whether a wait of the agent is parked now."""
+        ...
+
+    def note_read(self, agent_id: bytes, now_ms: int) -> None:
+        """Remember that the agent read its mailbox."""
+        ...
+
+    def last_read_at_ms(self, agent_id: bytes) -> int:
+        """Return when the agent last read its mailbox; 0 for never."""
+        ...
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ports:
+    """Everything that a use case is given."""
+
+    store: Store
+    directory: Directory
+    signals: Signals
+    mint: Mint
+    clock: Clock
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Readership:
+    """Who looks at a mailbox, and when it was last read."""
+
+    reader: Reader
+    last_read_at_ms: int
+    waiting: bool
+
+
+def readership(ports: Ports, agent_id: bytes) -> Readership:
+    """Return who looks at an agent's mailbox."""
+    at_ms = ports.signals.last_read_at_ms(agent_id)
+    waiting = ports.signals.waiting(agent_id)
+    return Readership(reader=Reader.MANUAL if at_ms or waiting else Reader.NONE, last_read_at_ms=at_ms, waiting=waiting)
+
+
+def agent_of(caller: Caller) -> tuple[bytes, bytes]:
+    """Return the agent and project of a caller whose role the guard has checked."""
+    assert caller.agent_id is not None, "the rule of this method admits agents only"
+    assert caller.project_id is not None, "an agent has a project"
+    return caller.agent_id, caller.project_id
+
+
+def check_may_read(ports: Ports, caller: Caller, record: Record | None) -> Record:
+    """Return the record where the caller sent it, was sent it, or is the operator.
+
+    Raises:
+        NotFound: there is none, or none that the caller may see: the two are not told apart.
+        DirectoryStale: an operator asks and its authority cannot be checked now.
+    """
+    if caller.role in (Role.OPERATOR, Role.SERVICE):
+        if caller.role is Role.OPERATOR:
+            ports.directory.check_fresh()
+        visible = record is not None
+    else:
+        visible = record is not None and caller.agent_id in (record.sender, record.recipient)
+    if not visible or record is None:
+        raise NotFound(
+            "no record has this id, or none that you may see",
+            hint="Check the id, or list what you may see with message list.",
+        )
+    return record
+
+
+def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tuple[bytes, ...]:
+    """Let only the newest known life of an agent go on; returns the agents whose waits and work changed by it.
+
+    The first sight of a higher generation raises the floor in this same transaction (ARCHITECTURE "Identity and
+    fences").
+
+    Raises:
+        StaleGeneration: the generation is below the floor.
+    """
+    if check_floor(generation, tx.floor(agent_id)):
+        tx.raise_floor(agent_id, generation)
+        supersede(tx, agent_id, generation, now_ms)
+        return (agent_id,)
+    return ()
+
+
+def supersede(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> list[Record]:
+    """Turn the claims of older generations of an agent uncertain; returns their records."""
+    claims = [*tx.held_claims(recipient=agent_id), *tx.accepted_open(recipient=agent_id)]
+    return [
+        held_record(tx, claim)
+        for claim in claims
+        if claim.generation < generation and lose_sight(tx, claim, evidence=_SUPERSEDED, now_ms=now_ms)
+    ]
+
+
+def lose_sight(tx: Transaction, claim: Claim, *, evidence: str, now_ms: int) -> bool:
+    """Turn a claim and its record uncertain where the rules say so. Never back to pending (M075 M090)."""
+    record = held_record(tx, claim)
+    if not loses_sight(claim, answer=record.answer):
+        return False
+    mark_uncertain(tx, claim, record, evidence=evidence, now_ms=now_ms)
+    return True
+
+
+def mark_uncertain(tx: Transaction, claim: Claim, record: Record, *, evidence: str, now_ms: int) -> Record:
+    """Write that what became of a claim is not known. The record becomes readable again under a fresh number."""
+    sequence = tx.next_sequence(record.project_id)
+    after = evolve(record, delivery=advance(record.kind, record.delivery, Event.LOSE_SIGHT), position=sequence)
+    tx.move(record, after)
+    tx.set_claim_state(claim, ClaimState.UNCERTAIN)
+    tx.add_fact(
+        Fact(
+            sequence=sequence,
+            record_id=record.record_id,
+            fact=FactKind.UNCERTAIN,
+            at_ms=now_ms,
+            generation=claim.generation,
+            evidence=evidence,
+        )
+    )
+    return after
+
+
+def held_record(tx: Transaction, claim: Claim) -> Record:
+    """Return the record that a claim is on."""
+    record = tx.record(claim.record_id)
+    if record is None:
+        raise InvariantBroken("a claim stands on a record that does not")
+    return record

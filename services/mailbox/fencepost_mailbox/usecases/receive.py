@@ -1,0 +1,296 @@
+"""Receive and Wait: read a page, acknowledge an earlier one, wait for something to read.
+
+Source: M006 to M012 M017 M029 to M040 M099 M100.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost_kit.identity import Caller
+from fencepost_mailbox.domain import cursors, pages
+from fencepost_mailbox.domain.delivery import Event, advance
+from fencepost_mailbox.domain.inbox import acknowledgeable
+from fencepost_mailbox.domain.records import evolve
+from fencepost_mailbox.domain.values import (
+    ACKNOWLEDGED_ROWS_MAX,
+    OPEN_REQUESTS_MAX,
+    UNACKNOWLEDGED_COUNT_MAX,
+    Fact,
+    FactKind,
+    Inbox,
+    Record,
+)
+from fencepost_mailbox.store.protocol import Applied, Queries, Transaction
+from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
+from fencepost_mailbox.waits import Waits, Wake
+
+ACKNOWLEDGING_STEPS_MAX: Final = 10_000
+_NEW: Final = (Inbox.FRESH,)
+_REPLAY: Final = (Inbox.FRESH, Inbox.SEEN)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """A call as it was made; see ReceiveRequest."""
+
+    cursor: str
+    ack_cursor: str
+    limit: int
+    timeout_ms: int
+    page_bytes: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Page:
+    """What receive answers."""
+
+    records: Sequence[Record]
+    next_cursor: str
+    ack_cursor: str
+    has_more: bool
+    timed_out: bool
+    wake_reason: str
+    high_water: int
+    unacknowledged: int
+    open_requests: Sequence[Record]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Acknowledging:
+    """Acknowledge what was shown up to a position, in bounded steps.
+
+    Each is whole in itself and repeating it is harmless.
+    """
+
+    recipient: bytes
+    generation: int
+    up_to: int
+    now_ms: int
+
+    def apply(self, tx: Transaction) -> Applied[bool]:
+        """Acknowledge at most ACKNOWLEDGED_ROWS_MAX records; True where more remain.
+
+        Raises:
+            StaleGeneration: an earlier life acknowledges nothing.
+        """
+        woken = fence(tx, self.recipient, self.generation, self.now_ms)
+        records = tx.acknowledgeable(self.recipient, self.up_to, ACKNOWLEDGED_ROWS_MAX)
+        for record in records:
+            assert acknowledgeable(delivery=record.delivery, exposed=record.exposed), "only what was shown"
+            tx.move(record, evolve(record, acknowledged=True))
+            tx.add_fact(
+                Fact(
+                    sequence=tx.next_sequence(record.project_id),
+                    record_id=record.record_id,
+                    fact=FactKind.ACKNOWLEDGED,
+                    at_ms=self.now_ms,
+                    generation=self.generation,
+                    evidence="ack_cursor of the recipient",
+                )
+            )
+        return Applied(value=len(records) == ACKNOWLEDGED_ROWS_MAX, wakes=woken, work=woken)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """Take a page in one transaction.
+
+    What it returns for the first time becomes exposed, requests pass to their receiver.
+    """
+
+    recipient: bytes
+    generation: int
+    after: int
+    replay: bool
+    limit: int
+    page_bytes: int
+    now_ms: int
+
+    def look(self, queries: Queries) -> tuple[list[Record], bool]:
+        """Return the records of the page as they stand, and whether more stand behind it."""
+        places = _REPLAY if self.replay else _NEW
+        candidates = queries.page(self.recipient, places, self.after, self.limit + 1)
+        count = pages.fitting(candidates, limit=self.limit, page_bytes=self.page_bytes)
+        return candidates[:count], len(candidates) > count
+
+    def apply(self, tx: Transaction) -> Applied[tuple[list[Record], bool]]:
+        """Return the page, exposed.
+
+        Raises:
+            StaleGeneration: an earlier life is shown nothing.
+        """
+        woken = fence(tx, self.recipient, self.generation, self.now_ms)
+        found, more = self.look(tx)
+        shown = [record if record.exposed else self._expose(tx, record) for record in found]
+        return Applied(value=(shown, more), wakes=woken, work=woken)
+
+    def _expose(self, tx: Transaction, record: Record) -> Record:
+        after = evolve(record, delivery=advance(record.kind, record.delivery, Event.RECEIVE), exposed=True)
+        tx.move(record, after)
+        tx.add_fact(
+            Fact(
+                sequence=tx.next_sequence(record.project_id),
+                record_id=record.record_id,
+                fact=FactKind.EXPOSED,
+                at_ms=self.now_ms,
+                generation=self.generation,
+                evidence="returned by receive",
+            )
+        )
+        return after
+
+
+class Receive:
+    """Receive."""
+
+    def __init__(self, ports: Ports, waits: Waits) -> None:
+        self._ports = ports
+        self._waits = waits
+
+    async def __call__(self, caller: Caller, command: Command) -> Page:
+        """Acknowledge, then return a page; wait for one where there is none and the caller has time.
+
+        Raises:
+            InvalidLimit, InvalidTimeout, InvalidCursor, ExpiredCursor: nothing was read or acknowledged.
+            StaleGeneration: an earlier life reads nothing.
+        """
+        ports = self._ports
+        recipient, _ = agent_of(caller)
+        limit, page_bytes = pages.check_limit(command.limit), pages.check_budget(command.page_bytes)
+        timeout_ms = pages.check_timeout(command.timeout_ms)
+        after = self._position(command.cursor, recipient)
+        up_to = self._position(command.ack_cursor, recipient)
+        ports.signals.note_read(recipient, ports.clock.now_ms())
+        await self._acknowledge(caller, recipient, up_to)
+        with self._waits.register(recipient) as wait:
+            while True:
+                reading = Reading(
+                    recipient=recipient,
+                    generation=caller.generation,
+                    after=after or 0,
+                    replay=after is not None,
+                    limit=limit,
+                    page_bytes=page_bytes,
+                    now_ms=ports.clock.now_ms(),
+                )
+                records, more = await self._read(reading)
+                if records or timeout_ms == 0:
+                    return self._page(recipient, command, records, more=more, wake=None)
+                wake = await wait.sleep(timeout_ms / 1000)
+                if wake is not Wake.ACTIVITY:
+                    return self._page(recipient, command, [], more=False, wake=wake)
+
+    def _position(self, cursor: str, recipient: bytes) -> int | None:
+        if not cursor:
+            return None
+        store = self._ports.store
+        return cursors.position_of(cursor, recipient=recipient, epoch=store.epoch, secret=store.cursor_secret)
+
+    async def _acknowledge(self, caller: Caller, recipient: bytes, up_to: int | None) -> None:
+        if up_to is None:
+            return
+        for _ in range(ACKNOWLEDGING_STEPS_MAX):
+            more = await self._ports.store.submit(
+                Acknowledging(
+                    recipient=recipient,
+                    generation=caller.generation,
+                    up_to=up_to,
+                    now_ms=self._ports.clock.now_ms(),
+                )
+            )
+            if not more:
+                return
+
+    async def _read(self, reading: Reading) -> tuple[list[Record], bool]:
+        queries = self._ports.store.read
+        records, more = reading.look(queries)
+        # A page of records that were shown before needs no writing, and an empty one neither; a stale life is told
+        # either way.
+        if all(record.exposed for record in records) and queries.floor(reading.recipient) == reading.generation:
+            return records, more
+        return await self._ports.store.submit(reading)
+
+    def _page(
+        self, recipient: bytes, command: Command, records: list[Record], *, more: bool, wake: Wake | None
+    ) -> Page:
+        store = self._ports.store
+        queries = store.read
+        ack = ""
+        if records:
+            ack = cursors.issue(
+                records[-1].position, recipient=recipient, epoch=store.epoch, secret=store.cursor_secret
+            )
+        shown = {record.record_id for record in records}
+        return Page(
+            records=records,
+            next_cursor=ack or command.cursor,
+            ack_cursor=ack,
+            has_more=more,
+            timed_out=wake is Wake.TIMED_OUT,
+            wake_reason=wake.value if wake in (Wake.DRAINING, Wake.PROVIDER_CONTEXT) else "",
+            high_water=queries.newest_sequence(),
+            unacknowledged=queries.count_fresh(recipient, UNACKNOWLEDGED_COUNT_MAX),
+            open_requests=[
+                record
+                for record in queries.open_requests(recipient, OPEN_REQUESTS_MAX + len(shown))
+                if record.record_id not in shown
+            ][:OPEN_REQUESTS_MAX],
+        )
+
+
+class Wait:
+    """Wait: ends when receive would show something unacknowledged; reads, claims and acknowledges nothing."""
+
+    def __init__(self, ports: Ports, waits: Waits) -> None:
+        self._ports = ports
+        self._waits = waits
+
+    async def __call__(self, caller: Caller, timeout_ms: int) -> Wake:
+        """Return why the wait ended.
+
+        Raises:
+            InvalidTimeout: outside 0..WAIT_MS_MAX.
+            StaleGeneration: an earlier life does not wait.
+        """
+        ports = self._ports
+        recipient, _ = agent_of(caller)
+        pages.check_timeout(timeout_ms)
+        ports.signals.note_read(recipient, ports.clock.now_ms())
+        # Subscribed before the state is read: a commit between the two is not missed (M008).
+        with self._waits.register(recipient) as wait:
+            await self._check_life(caller, recipient)
+            while True:
+                if ports.store.read.has_fresh(recipient):
+                    return Wake.ACTIVITY
+                if timeout_ms == 0:
+                    return Wake.TIMED_OUT
+                wake = await wait.sleep(timeout_ms / 1000)
+                if wake is not Wake.ACTIVITY:
+                    return wake
+
+    async def _check_life(self, caller: Caller, recipient: bytes) -> None:
+        if self._ports.store.read.floor(recipient) != caller.generation:
+            await self._ports.store.submit(
+                Fencing(agent_id=recipient, generation=caller.generation, now_ms=self._ports.clock.now_ms())
+            )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fencing:
+    """See a generation, and nothing more."""
+
+    agent_id: bytes
+    generation: int
+    now_ms: int
+
+    def apply(self, tx: Transaction) -> Applied[None]:
+        """Raise the floor on first sight.
+
+        Raises:
+            StaleGeneration: an earlier life.
+        """
+        woken = fence(tx, self.agent_id, self.generation, self.now_ms)
+        return Applied(value=None, wakes=woken, work=woken)

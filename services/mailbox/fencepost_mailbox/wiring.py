@@ -1,0 +1,227 @@
+"""The composition root: the one place that knows every part of a running mailbox."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, Final
+
+from prometheus_client import CollectorRegistry
+
+from fencepost.client import Channels, Sessions
+from fencepost.home import Home
+from fencepost.mailbox.v1 import mailbox_pb2, mailbox_pb2_grpc
+from fencepost_kit import faults, logs
+from fencepost_kit.clock import SYSTEM_CLOCK, Clock
+from fencepost_kit.guard import guarded
+from fencepost_kit.identity import CachedIdentify, UnusableCredential, read_token
+from fencepost_kit.ids import IdMint
+from fencepost_kit.metrics import RpcMetrics
+from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
+from fencepost_mailbox.directory import Mirror, SessionsPort
+from fencepost_mailbox.domain.refusals import StorageError
+from fencepost_mailbox.servicer import RULES, MailboxServicer
+from fencepost_mailbox.sessions_link import SessionsLink
+from fencepost_mailbox.settings import MailboxSettings
+from fencepost_mailbox.store.protocol import Applied, Store
+from fencepost_mailbox.store.sqlite import SqliteStore
+from fencepost_mailbox.translate import STATUS_OF
+from fencepost_mailbox.usecases.claim import Expiring, Resuming
+from fencepost_mailbox.usecases.follow import NotingReads
+from fencepost_mailbox.usecases.ports import Ports
+from fencepost_mailbox.waits import READS_REMEMBERED_MAX, Waits
+from fencepost_mailbox.work import WorkWatch
+
+SERVICE: Final = "mailbox"
+CREDENTIAL_WAIT_MS_MAX: Final = 30_000
+CREDENTIAL_LOOK_EVERY_MS: Final = 50
+
+_log: Final = logs.get(__name__)
+_descriptor: Final = mailbox_pb2.DESCRIPTOR.services_by_name["MailboxService"]
+
+
+class Reads:
+    """Who waits, and when each agent last read: asked by receipts, written to disk now and then."""
+
+    def __init__(self, store: Store, waits: Waits) -> None:
+        self._store = store
+        self._waits = waits
+        self._seen: dict[bytes, int] = {}
+        self._unwritten: dict[bytes, int] = {}
+
+    def waiting(self, agent_id: bytes) -> bool:
+        """See ports.Signals."""
+        return self._waits.waiting(agent_id)
+
+    def note_read(self, agent_id: bytes, now_ms: int) -> None:
+        """See ports.Signals."""
+        self._seen[agent_id] = self._unwritten[agent_id] = now_ms
+
+    def last_read_at_ms(self, agent_id: bytes) -> int:
+        """See ports.Signals."""
+        known = self._seen.get(agent_id)
+        if known is None:
+            known = self._store.read.last_read_at_ms(agent_id)
+            if len(self._seen) >= READS_REMEMBERED_MAX:
+                self._seen.clear()
+            self._seen[agent_id] = known
+        return known
+
+    async def write(self) -> None:
+        """Write what was noted since."""
+        reads, self._unwritten = tuple(self._unwritten.items()), {}
+        if reads:
+            await self._store.submit(NotingReads(reads=reads))
+
+
+class Mailbox:
+    """A running mailbox without its server: store, mirror, waits and their background work."""
+
+    def __init__(
+        self, *, home: Home, sessions: SessionsPort, settings: MailboxSettings, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.failed = asyncio.Event()
+        self.store = SqliteStore(home.database(SERVICE), on_commit=self._on_commit, on_fatal=self._on_fatal)
+        self.waits = Waits(clock)
+        self.work = WorkWatch(self.store)
+        self.reads = Reads(self.store, self.waits)
+        self.mirror = Mirror(store=self.store, sessions=sessions, clock=clock)
+        self.ports = Ports(
+            store=self.store, directory=self.mirror, signals=self.reads, mint=IdMint(now_ms=clock.now_ms), clock=clock
+        )
+
+    def _on_commit(self, applied: Sequence[Applied[Any]]) -> None:
+        # Waits first, then the senders' receipts: a woken reader sees what is durable, a sender loses nothing by it.
+        for one in applied:
+            if one.wakes:
+                self.waits.wake(one.wakes)
+            if one.work:
+                self.work.mark(one.work)
+
+    def _on_fatal(self, error: BaseException) -> None:
+        _log.exception("commit_outcome_unknown", error)
+        self.failed.set()
+
+    def servicer(self) -> MailboxServicer:
+        """Return what answers the RPCs."""
+        return MailboxServicer(self.ports, waits=self.waits, work=self.work)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Open the store, follow the directory and do the background work until left."""
+        await self.store.start()
+        try:
+            self.mirror.load()
+            extended = await self.store.submit(Resuming(now_ms=self._clock.now_ms()))
+            _log.info("store_open", newest_sequence=self.store.read.newest_sequence(), claims_extended=extended)
+            async with asyncio.TaskGroup() as tasks:
+                background = [
+                    tasks.create_task(self.mirror.follow(self._clock.sleep)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
+                    tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
+                ]
+                try:
+                    yield
+                finally:
+                    for task in background:
+                        task.cancel()
+            if not self.failed.is_set():
+                await self.reads.write()
+        finally:
+            await self.store.close()
+
+    async def _every(self, every_ms: int, work: Any) -> None:
+        while True:
+            await self._clock.sleep(every_ms / 1000)
+            try:
+                await work()
+            except StorageError as error:
+                _log.warning("background_work_refused", reason=error.reason, cause=error.state.get("cause"))
+
+    async def _expire(self) -> None:
+        now_ms = self._clock.now_ms()
+        if not self.store.read.claims_expired(now_ms):
+            return
+        expired = await self.store.submit(Expiring(now_ms=now_ms))
+        if expired:
+            _log.info("claims_expired", count=expired)
+
+    async def drain(self) -> None:
+        """End parked waits and watches; what is being admitted completes."""
+        self.waits.drain()
+        self.work.drain()
+
+
+async def credential(home: Home) -> str:
+    """Return this service's token, waiting for sessions to have made it.
+
+    Raises:
+        UnusableCredential: it is not there within CREDENTIAL_WAIT_MS_MAX, or not usable.
+    """
+    path = home.service_credential(SERVICE)
+    deadline = SYSTEM_CLOCK.monotonic() + CREDENTIAL_WAIT_MS_MAX / 1000
+    while True:
+        try:
+            return read_token(path)
+        except UnusableCredential:
+            if path.exists() or SYSTEM_CLOCK.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(CREDENTIAL_LOOK_EVERY_MS / 1000)
+
+
+async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> int:
+    """Run the mailbox of a home until `stop` is set; returns the exit code.
+
+    Raises:
+        Refusal: it must not start here; nothing was changed.
+    """
+    full_name = _descriptor.full_name
+    drainer: list[Mailbox] = []
+
+    async def drain() -> None:
+        for mailbox in drainer:
+            await mailbox.drain()
+
+    server = Server(
+        ServeSettings(home=home, service=SERVICE, full_names=(full_name,), drain_ms=settings.drain_ms), drain=drain
+    )
+    async with Channels(home) as channels:
+        mailbox = Mailbox(
+            home=home, sessions=SessionsLink(Sessions(channels, await credential(home))), settings=settings
+        )
+        drainer.append(mailbox)
+        faults.refuse_unknown()
+        identify = CachedIdentify(mailbox.mirror.identify)
+        metrics = RpcMetrics(service=SERVICE, registry=CollectorRegistry())
+        mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
+            guarded(
+                mailbox.servicer(),
+                descriptor=_descriptor,
+                rules=RULES,
+                identify=identify,
+                statuses=STATUS_OF,
+                observe=metrics,
+                gate=server.gate,
+            ),
+            server.grpc,
+        )
+        async with mailbox.running():
+            await server.start()
+            try:
+                server.mark_ready()
+                await _first_of(stop.wait(), mailbox.failed.wait())
+            finally:
+                await server.stop()
+        return EXIT_FAILED if mailbox.failed.is_set() else 0
+
+
+async def _first_of(*waits: Any) -> None:
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,126 @@
+"""WatchWork: tells dispatchers which agents have something to carry.
+
+Level-triggered: what is told is a state, never an event to be lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost_kit.refusal import Overloaded
+from fencepost_mailbox.domain.refusals import InvalidLimit
+from fencepost_mailbox.store.protocol import Store
+
+WATCHERS_MAX: Final = 256
+WATCHED_AGENTS_MAX: Final = 500
+LISTING_STEP_AGENTS: Final = 200
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentWork:
+    """What an agent has for a dispatcher, as of a commit.
+
+    `agent_id` is empty on the mark that ends the first listing.
+    """
+
+    agent_id: bytes
+    requests: bool
+    context: bool
+    high_water: int
+
+
+class _Watcher:
+    __slots__ = ("agents", "dirty", "event")
+
+    def __init__(self, agents: frozenset[bytes]) -> None:
+        self.agents = agents
+        # An ordered set, bounded by the number of agents: a slow reader is told a state once, however often it changed.
+        self.dirty: dict[bytes, None] = {}
+        self.event = asyncio.Event()
+
+
+class WorkWatch:
+    """All watching dispatchers of this process."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._watchers: set[_Watcher] = set()
+        self._draining = False
+
+    @property
+    def watchers(self) -> int:
+        """How many watch now."""
+        return len(self._watchers)
+
+    def mark(self, agents: Iterable[bytes]) -> None:
+        """Note that these agents' work may have changed; called after a commit is durable."""
+        if not self._watchers:
+            return
+        for agent_id in agents:
+            for watcher in self._watchers:
+                if not watcher.agents or agent_id in watcher.agents:
+                    watcher.dirty[agent_id] = None
+                    watcher.event.set()
+
+    def drain(self) -> None:
+        """End every watch: a watcher connects again and is told the whole state anew."""
+        self._draining = True
+        for watcher in self._watchers:
+            watcher.event.set()
+
+    async def watch(self, agents: Sequence[bytes]) -> AsyncIterator[AgentWork]:
+        """Yield every agent that has work, then a mark, then each agent that gains some.
+
+        Raises:
+            InvalidLimit: more than WATCHED_AGENTS_MAX agents are named.
+            Overloaded: WATCHERS_MAX watch already.
+        """
+        if len(agents) > WATCHED_AGENTS_MAX:
+            raise InvalidLimit(f"at most {WATCHED_AGENTS_MAX} agents can be named; leave them out to watch all")
+        if len(self._watchers) >= WATCHERS_MAX:
+            raise Overloaded("too many dispatchers watch already", hint="Stop one of them.")
+        watcher = _Watcher(frozenset(agents))
+        self._watchers.add(watcher)
+        try:
+            async for work in self._listing(watcher.agents):
+                yield work
+            yield AgentWork(agent_id=b"", requests=False, context=False, high_water=self._store.read.newest_sequence())
+            while not self._draining:
+                if not watcher.dirty:
+                    watcher.event.clear()
+                    await watcher.event.wait()
+                    continue
+                agent_id = next(iter(watcher.dirty))
+                del watcher.dirty[agent_id]
+                work = self._of(agent_id)
+                if work.requests or work.context:
+                    yield work
+        finally:
+            self._watchers.discard(watcher)
+
+    def _of(self, agent_id: bytes) -> AgentWork:
+        requests, context = self._store.read.work_of(agent_id)
+        return AgentWork(
+            agent_id=agent_id,
+            requests=requests,
+            context=context,
+            high_water=self._store.read.newest_sequence(),
+        )
+
+    async def _listing(self, agents: frozenset[bytes]) -> AsyncIterator[AgentWork]:
+        if agents:
+            for agent_id in sorted(agents):
+                work = self._of(agent_id)
+                if work.requests or work.context:
+                    yield work
+            return
+        after = b""
+        while step := self._store.read.agents_with_work(after, LISTING_STEP_AGENTS):
+            high_water = self._store.read.newest_sequence()
+            for agent_id, requests, context in step:
+                yield AgentWork(agent_id=agent_id, requests=requests, context=context, high_water=high_water)
+            after = step[-1][0]
+            await asyncio.sleep(0)
