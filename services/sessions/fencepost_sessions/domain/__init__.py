@@ -1,0 +1,1 @@
+"""Values and decisions of the directory: no I/O, no clock, no log, no protobuf."""

@@ -1,0 +1,38 @@
+"""Every limit of the directory, its unit last. A test stands on both sides of each."""
+
+from __future__ import annotations
+
+from typing import Final
+
+NAME_CHARS_MAX: Final = 64
+# What a name may measure before it is normalised: 64 characters decompose into at most four code points of four
+# bytes each.
+NAME_INPUT_BYTES_MAX: Final = 1024
+PROVIDER_BYTES_MAX: Final = 64
+PATH_BYTES_MAX: Final = 4096
+LABEL_CHARS_MAX: Final = NAME_CHARS_MAX
+
+IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
+IDEMPOTENCY_KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
+# Old keys are dropped a few at a time by the mutations that come after them: no sweep, no pause.
+IDEMPOTENCY_DROPPED_ROWS_MAX: Final = 16
+
+# No follower resolves a name from a directory older than 30 s, so after 60 s nobody takes a released name for its
+# old holder.
+QUARANTINE_MS: Final = 60_000
+
+PROJECTS_MAX: Final = 1000
+AGENTS_PER_PROJECT_MAX: Final = 1000
+OLD_CREDENTIALS_KEPT_MAX: Final = 8
+REMOVALS_KEPT_MAX: Final = 10_000
+
+PAGE_ROWS_DEFAULT: Final = 100
+PAGE_ROWS_MAX: Final = 500
+PAGE_TOKEN_BYTES_MAX: Final = 2048
+
+NEAR_MISSES_MAX: Final = 3
+AMBIGUOUS_NAMED_MAX: Final = 5
+
+CHANGES_PER_MESSAGE_MAX: Final = 500
+HEARTBEAT_MS: Final = 5000
+WATCHES_MAX: Final = 16

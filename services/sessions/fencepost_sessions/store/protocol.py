@@ -1,0 +1,195 @@
+"""What the use cases ask of a store. A backend that passes tests/contract/sessions can stand behind them.
+
+A question is answered from one consistent state. An operation is one transaction: it decides on what it reads there
+and either writes everything or refuses and writes nothing; nobody else writes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol, TypeVar
+
+from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.credentials import Credential
+from fencepost_sessions.domain.directory import Changes, Directory, Removal
+from fencepost_sessions.domain.idempotency import FirstAnswer, Key
+from fencepost_sessions.domain.names import ReleasedName
+from fencepost_sessions.domain.paging import NamePosition, NumberPosition
+from fencepost_sessions.domain.projects import Project
+from fencepost_sessions.domain.roles import Role
+
+T = TypeVar("T")
+TCo = TypeVar("TCo", covariant=True)
+
+
+class Reading(Protocol):
+    """One consistent state of the directory."""
+
+    def directory(self) -> Directory:
+        """Return epoch, revision and floor."""
+        ...
+
+    def project(self, project_id: bytes) -> Project | None:
+        """Return a project."""
+        ...
+
+    def project_at(self, location: str) -> Project | None:
+        """Return the project of a location."""
+        ...
+
+    def projects(self, *, after: NumberPosition, rows: int) -> Sequence[Project]:
+        """Return up to `rows` projects, oldest first."""
+        ...
+
+    def project_count(self) -> int:
+        """Return how many projects stand."""
+        ...
+
+    def agent(self, agent_id: bytes) -> Agent | None:
+        """Return an agent."""
+        ...
+
+    def agents_of_key(self, key: str, *, project_id: bytes | None, rows: int) -> Sequence[Agent]:
+        """Return up to `rows` agents whose name has this key: of one project, or of all."""
+        ...
+
+    def agents(self, *, project_id: bytes | None, after: NamePosition, rows: int) -> Sequence[Agent]:
+        """Return up to `rows` agents of one project or of all, by name key, then id."""
+        ...
+
+    def agents_after_id(self, agent_id: bytes, *, rows: int) -> Sequence[Agent]:
+        """Return up to `rows` agents by id: the order of a snapshot, which no change of an agent disturbs."""
+        ...
+
+    def agent_count(self, project_id: bytes) -> int:
+        """Return how many agents a project holds."""
+        ...
+
+    def released_name(self, project_id: bytes, key: str) -> ReleasedName | None:
+        """Return when a name of a project was last given up."""
+        ...
+
+    def credential(self, credential_id: bytes) -> Credential | None:
+        """Return a credential."""
+        ...
+
+    def credential_of_token(self, token_sha256: bytes) -> Credential | None:
+        """Return the credential of a token by the token's SHA-256."""
+        ...
+
+    def credentials_of_agent(self, agent_id: bytes) -> Sequence[Credential]:
+        """Return every credential of an agent: at most OLD_CREDENTIALS_KEPT_MAX and the current one."""
+        ...
+
+    def credentials_of_home(self, role: Role, label: str) -> Sequence[Credential]:
+        """Return the operator's or a service's credentials."""
+        ...
+
+    def credentials(self, *, agent_id: bytes | None, after: NumberPosition, rows: int) -> Sequence[Credential]:
+        """Return up to `rows` credentials of one agent or of all, oldest first."""
+        ...
+
+    def credentials_after_id(self, credential_id: bytes, *, rows: int) -> Sequence[Credential]:
+        """Return up to `rows` credentials by id: the order of a snapshot."""
+        ...
+
+    def removal(self, credential_id: bytes) -> Removal | None:
+        """Return when a credential was removed, while that is kept."""
+        ...
+
+    def changes_after(self, revision: int, *, rows: int) -> Changes:
+        """Return up to `rows` rows of each kind that changed after `revision`, in revision order."""
+        ...
+
+    def first_answer(self, key: Key) -> FirstAnswer | None:
+        """Return what the first call with this key, scope and operation was answered."""
+        ...
+
+
+class Writing(Reading, Protocol):
+    """The one open transaction that may write. Every write checks that it changed exactly the rows it meant."""
+
+    def next_revision(self) -> int:
+        """Advance the directory by one revision and return it."""
+        ...
+
+    def insert_project(self, project: Project) -> None:
+        """Add a project."""
+        ...
+
+    def insert_agent(self, agent: Agent) -> None:
+        """Add an agent."""
+        ...
+
+    def update_agent(self, before: Agent, after: Agent) -> None:
+        """Replace an agent that is still as it was read."""
+        ...
+
+    def put_released_name(self, project_id: bytes, released: ReleasedName) -> None:
+        """Note that a name was given up."""
+        ...
+
+    def drop_released_name(self, project_id: bytes, key: str) -> None:
+        """Forget that a name was given up, where it was."""
+        ...
+
+    def drop_released_names_until(self, released_at_ms: int) -> None:
+        """Forget every name given up at or before this time."""
+        ...
+
+    def restart_quarantines_after(self, now_ms: int) -> int:
+        """Make names that seem to have been given up after `now_ms` given up at `now_ms`; return how many."""
+        ...
+
+    def insert_credential(self, credential: Credential) -> None:
+        """Add a credential."""
+        ...
+
+    def follow_role(self, agent: Agent) -> None:
+        """Give every credential of an agent the agent's role, in the agent's revision."""
+        ...
+
+    def remove_credentials(self, credentials: Sequence[Credential], *, revision: int) -> None:
+        """Remove credentials and note their removal.
+
+        Removals beyond REMOVALS_KEPT_MAX are forgotten, the oldest first, and the floor rises to the last of them.
+        """
+        ...
+
+    def remember(self, key: Key, answer: Mapping[str, object], *, now_ms: int) -> None:
+        """Keep the answer of a key; drop a few keys older than IDEMPOTENCY_KEPT_MS."""
+        ...
+
+
+class Operation(Protocol[TCo]):
+    """One change of the directory: pure, given the ids and the time that it carries."""
+
+    def apply(self, tx: Writing, /) -> TCo:
+        """Read, decide and write. May run again after the whole batch was rolled back.
+
+        Raises:
+            Refusal: nothing of this operation is written.
+        """
+        ...
+
+
+class Store(Protocol):
+    """The directory of one home."""
+
+    @property
+    def schema_version(self) -> int:
+        """Number of the newest applied migration."""
+        ...
+
+    def read(self, question: Callable[[Reading], T]) -> T:
+        """Answer a question from one consistent, durable state."""
+        ...
+
+    async def commit(self, operation: Operation[T]) -> T:
+        """Run an operation and return its value once it is durable.
+
+        Raises:
+            Refusal: the operation's own; Overloaded or StorageError where it never became durable. Nothing is written.
+            OutcomeUnknown: the disk failed at COMMIT; nobody knows, and the process ends.
+        """
+        ...

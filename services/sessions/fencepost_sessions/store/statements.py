@@ -1,0 +1,175 @@
+"""Every statement, written once in SQLAlchemy Core, for any backend: store/sqlite.py compiles them for its driver.
+
+Parameters that are written are named v_<column>, parameters that are compared w_<column>.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import (
+    ColumnElement,
+    Insert,
+    Select,
+    Table,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    select,
+    tuple_,
+    update,
+)
+
+from fencepost_sessions.store.tables import (
+    AgentRow,
+    CredentialRow,
+    DirectoryRow,
+    IdempotencyRow,
+    ProjectRow,
+    ReleasedNameRow,
+    RemovalRow,
+)
+from fencepost_sessions.store.tables import Table as Declared
+
+
+def _table(declared: type[Declared]) -> Table:
+    table = declared.metadata.tables[str(declared.__tablename__)]
+    assert isinstance(table, Table)
+    return table
+
+
+DIRECTORY: Final = _table(DirectoryRow)
+PROJECT: Final = _table(ProjectRow)
+AGENT: Final = _table(AgentRow)
+RELEASED: Final = _table(ReleasedNameRow)
+CREDENTIAL: Final = _table(CredentialRow)
+REMOVAL: Final = _table(RemovalRow)
+IDEMPOTENCY: Final = _table(IdempotencyRow)
+
+
+def _is(table: Table, *columns: str) -> ColumnElement[bool]:
+    return and_(*(table.c[column] == bindparam(f"w_{column}") for column in columns))
+
+
+def _inserting(table: Table) -> Insert:
+    return insert(table).values({column.name: bindparam(f"v_{column.name}") for column in table.columns})
+
+
+def _page(statement: Select[Any], *order: ColumnElement[Any]) -> Select[Any]:
+    return statement.order_by(*order).limit(bindparam("rows"))
+
+
+def _after(*pairs: tuple[ColumnElement[Any], str]) -> ColumnElement[bool]:
+    """Compare whole rows: the order of a page and the place where it begins are one thing."""
+    return tuple_(*(column for column, _ in pairs)) > tuple_(*(bindparam(name) for _, name in pairs))
+
+
+# --- the directory ---------------------------------------------------------------------------------------------------
+
+DIRECTORY_READ: Final = select(DIRECTORY.c.epoch, DIRECTORY.c.revision, DIRECTORY.c.floor)
+DIRECTORY_CREATE: Final = _inserting(DIRECTORY)
+DIRECTORY_ADVANCE: Final = update(DIRECTORY).values(revision=bindparam("v_revision")).where(_is(DIRECTORY, "revision"))
+DIRECTORY_RAISE_FLOOR: Final = update(DIRECTORY).values(floor=bindparam("v_floor"))
+
+# --- projects --------------------------------------------------------------------------------------------------------
+
+PROJECT_BY_ID: Final = select(PROJECT).where(_is(PROJECT, "project_id"))
+PROJECT_BY_LOCATION: Final = select(PROJECT).where(_is(PROJECT, "location"))
+PROJECT_PAGE: Final = _page(select(PROJECT).where(PROJECT.c.number > bindparam("after_number")), PROJECT.c.number)
+PROJECT_COUNT: Final = select(func.count()).select_from(PROJECT)
+PROJECT_INSERT: Final = _inserting(PROJECT)
+
+# --- agents ----------------------------------------------------------------------------------------------------------
+
+AGENT_BY_ID: Final = select(AGENT).where(_is(AGENT, "agent_id"))
+AGENT_BY_KEY: Final = _page(select(AGENT).where(_is(AGENT, "name_key")), AGENT.c.agent_id)
+AGENT_BY_KEY_IN_PROJECT: Final = _page(select(AGENT).where(_is(AGENT, "project_id", "name_key")), AGENT.c.agent_id)
+_AGENT_NAMES = _after((AGENT.c.name_key, "after_key"), (AGENT.c.agent_id, "after_id"))
+AGENT_PAGE: Final = _page(select(AGENT).where(_AGENT_NAMES), AGENT.c.name_key, AGENT.c.agent_id)
+AGENT_PAGE_OF_PROJECT: Final = _page(
+    select(AGENT).where(_is(AGENT, "project_id"), _AGENT_NAMES), AGENT.c.name_key, AGENT.c.agent_id
+)
+AGENT_AFTER_ID: Final = _page(select(AGENT).where(AGENT.c.agent_id > bindparam("after_id")), AGENT.c.agent_id)
+AGENT_AFTER_REVISION: Final = _page(select(AGENT).where(AGENT.c.revision > bindparam("after")), AGENT.c.revision)
+AGENT_COUNT: Final = select(func.count()).select_from(AGENT).where(_is(AGENT, "project_id"))
+AGENT_INSERT: Final = _inserting(AGENT)
+_AGENT_CHANGES = ("name", "name_key", "role", "provider", "workspace", "generation", "revision")
+AGENT_UPDATE: Final = (
+    update(AGENT)
+    .values({column: bindparam(f"v_{column}") for column in _AGENT_CHANGES})
+    # The decision rested on this revision of the agent: any other row means that somebody wrote in between.
+    .where(_is(AGENT, "agent_id", "revision"))
+)
+
+# --- released names --------------------------------------------------------------------------------------------------
+
+RELEASED_BY_KEY: Final = select(RELEASED).where(_is(RELEASED, "project_id", "name_key"))
+RELEASED_INSERT: Final = _inserting(RELEASED)
+RELEASED_DELETE: Final = delete(RELEASED).where(_is(RELEASED, "project_id", "name_key"))
+RELEASED_EXPIRE: Final = delete(RELEASED).where(RELEASED.c.released_at_ms <= bindparam("until"))
+RELEASED_RESTART: Final = (
+    update(RELEASED).values(released_at_ms=bindparam("v_now")).where(RELEASED.c.released_at_ms > bindparam("w_now"))
+)
+
+# --- credentials -----------------------------------------------------------------------------------------------------
+
+CREDENTIAL_BY_ID: Final = select(CREDENTIAL).where(_is(CREDENTIAL, "credential_id"))
+CREDENTIAL_BY_TOKEN: Final = select(CREDENTIAL).where(_is(CREDENTIAL, "token_sha256"))
+CREDENTIAL_OF_AGENT: Final = (
+    select(CREDENTIAL)
+    .where(_is(CREDENTIAL, "agent_id"))
+    .order_by(CREDENTIAL.c.generation, CREDENTIAL.c.appeared_revision, CREDENTIAL.c.credential_id)
+)
+CREDENTIAL_OF_HOME: Final = (
+    select(CREDENTIAL)
+    .where(CREDENTIAL.c.agent_id.is_(None), _is(CREDENTIAL, "role", "label"))
+    .order_by(CREDENTIAL.c.appeared_revision, CREDENTIAL.c.credential_id)
+)
+_CREDENTIAL_ORDER = (CREDENTIAL.c.appeared_revision, CREDENTIAL.c.credential_id)
+_CREDENTIAL_AGE = _after((CREDENTIAL.c.appeared_revision, "after_number"), (CREDENTIAL.c.credential_id, "after_id"))
+CREDENTIAL_PAGE: Final = _page(select(CREDENTIAL).where(_CREDENTIAL_AGE), *_CREDENTIAL_ORDER)
+CREDENTIAL_PAGE_OF_AGENT: Final = _page(
+    select(CREDENTIAL).where(_is(CREDENTIAL, "agent_id"), _CREDENTIAL_AGE), *_CREDENTIAL_ORDER
+)
+CREDENTIAL_AFTER_ID: Final = _page(
+    select(CREDENTIAL).where(CREDENTIAL.c.credential_id > bindparam("after_id")), CREDENTIAL.c.credential_id
+)
+CREDENTIAL_AFTER_REVISION: Final = _page(
+    select(CREDENTIAL).where(CREDENTIAL.c.revision > bindparam("after")), CREDENTIAL.c.revision
+)
+CREDENTIAL_INSERT: Final = _inserting(CREDENTIAL)
+CREDENTIAL_FOLLOW_ROLE: Final = (
+    update(CREDENTIAL)
+    .values(role=bindparam("v_role"), revision=bindparam("v_revision"))
+    .where(_is(CREDENTIAL, "agent_id"))
+)
+CREDENTIAL_DELETE: Final = delete(CREDENTIAL).where(_is(CREDENTIAL, "credential_id"))
+
+# --- removals --------------------------------------------------------------------------------------------------------
+
+REMOVAL_BY_ID: Final = select(REMOVAL).where(_is(REMOVAL, "credential_id"))
+REMOVAL_AFTER_REVISION: Final = _page(
+    select(REMOVAL).where(REMOVAL.c.revision > bindparam("after")), REMOVAL.c.revision
+)
+REMOVAL_INSERT: Final = _inserting(REMOVAL)
+# The youngest removal that is one too many.
+REMOVAL_SURPLUS: Final = (
+    select(REMOVAL.c.revision).order_by(REMOVAL.c.revision.desc()).limit(1).offset(bindparam("kept"))
+)
+REMOVAL_FORGET: Final = delete(REMOVAL).where(REMOVAL.c.revision <= bindparam("until"))
+
+# --- idempotency keys ------------------------------------------------------------------------------------------------
+
+IDEMPOTENCY_BY_KEY: Final = select(IDEMPOTENCY.c.content_sha256, IDEMPOTENCY.c.answer).where(
+    _is(IDEMPOTENCY, "scope", "operation", "key")
+)
+IDEMPOTENCY_INSERT: Final = _inserting(IDEMPOTENCY)
+IDEMPOTENCY_OLD: Final = _page(
+    select(IDEMPOTENCY.c.scope, IDEMPOTENCY.c.operation, IDEMPOTENCY.c.key).where(
+        IDEMPOTENCY.c.created_at_ms < bindparam("before")
+    ),
+    IDEMPOTENCY.c.created_at_ms,
+)
+IDEMPOTENCY_DELETE: Final = delete(IDEMPOTENCY).where(_is(IDEMPOTENCY, "scope", "operation", "key"))

@@ -1,0 +1,274 @@
+"""Protobuf on one side, the domain on the other: the only file that knows both, and the table of statuses."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Final
+
+import grpc
+
+from fencepost.common.v1 import common_pb2
+from fencepost.sessions.v1 import sessions_pb2 as pb
+from fencepost_kit import identity
+from fencepost_kit.refusal import Refusal
+from fencepost_sessions.domain import refusals
+from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.credentials import Credential
+from fencepost_sessions.domain.directory import Step
+from fencepost_sessions.domain.identifiers import uuid_text
+from fencepost_sessions.domain.paging import Page
+from fencepost_sessions.domain.projects import Project
+from fencepost_sessions.domain.roles import Caller, Role
+from fencepost_sessions.usecases.begin_generation import BeginGeneration, GenerationBegun
+from fencepost_sessions.usecases.create_agent import AgentCreated, CreateAgent
+from fencepost_sessions.usecases.describe import Description
+from fencepost_sessions.usecases.ensure_project import EnsureProject, ProjectStands
+from fencepost_sessions.usecases.get_agent import AgentShown
+from fencepost_sessions.usecases.get_caller import CallerShown
+from fencepost_sessions.usecases.revoke_credential import Revoked
+from fencepost_sessions.usecases.update_agent import AgentUpdated, UpdateAgent
+from fencepost_sessions.usecases.watch_directory import WatchDirectory
+
+STATUSES: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
+    {
+        refusals.InvalidName: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidRole: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidProvider: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidWorkspace: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidLocation: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidTarget: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.AmbiguousTarget: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidIdempotencyKey: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidLimit: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidCursor: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.NotFound: grpc.StatusCode.NOT_FOUND,
+        refusals.NameTaken: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.IdempotencyConflict: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.NameQuarantined: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.ConflictingKind: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.EpochMismatch: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidRevision: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.StaleGeneration: grpc.StatusCode.ABORTED,
+        refusals.LimitReached: grpc.StatusCode.RESOURCE_EXHAUSTED,
+        refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
+    }
+)
+
+
+def role_to_proto(role: Role) -> common_pb2.Role.ValueType:
+    """Return the role of the contract: the numbers are the same."""
+    return common_pb2.Role.ValueType(int(role))
+
+
+def caller_of_credential(credential: Credential) -> identity.Caller:
+    """Return who a credential speaks for, as the guard knows callers."""
+    return identity.Caller(
+        credential_id=credential.credential_id,
+        role=identity.Role(int(credential.role)),
+        agent_id=credential.agent_id,
+        project_id=credential.project_id,
+        generation=credential.generation,
+        label=credential.label,
+    )
+
+
+def caller_from_kit(caller: identity.Caller) -> Caller:
+    """Return the caller that the guard verified."""
+    return Caller(
+        credential_id=caller.credential_id,
+        role=Role(caller.role.value),
+        agent_id=caller.agent_id,
+        project_id=caller.project_id,
+        label=caller.label,
+    )
+
+
+def _optional_id(value: bytes | None) -> str:
+    return "" if value is None else uuid_text(value)
+
+
+def project_to_proto(project: Project) -> pb.Project:
+    """Return a project."""
+    return pb.Project(
+        project_id=uuid_text(project.project_id),
+        name=project.name,
+        kind=pb.ProjectKind.ValueType(int(project.kind)),
+        location=project.location,
+        created_at_ms=project.created_at_ms,
+    )
+
+
+def agent_to_proto(agent: Agent) -> pb.Agent:
+    """Return an agent."""
+    return pb.Agent(
+        agent_id=uuid_text(agent.agent_id),
+        project_id=uuid_text(agent.project_id),
+        name=agent.name,
+        role=role_to_proto(agent.role),
+        provider=agent.provider,
+        workspace=agent.workspace,
+        generation=agent.generation,
+        created_at_ms=agent.created_at_ms,
+        revision=agent.revision,
+    )
+
+
+def credential_to_proto(credential: Credential) -> pb.Credential:
+    """Return a credential for people: without its hash."""
+    return pb.Credential(
+        credential_id=uuid_text(credential.credential_id),
+        agent_id=_optional_id(credential.agent_id),
+        project_id=_optional_id(credential.project_id),
+        role=role_to_proto(credential.role),
+        generation=credential.generation,
+        created_at_ms=credential.created_at_ms,
+        revision=credential.appeared_revision,
+        label=credential.label,
+    )
+
+
+def credential_to_service(credential: Credential) -> pb.Credential:
+    """Return a credential for a service: with its hash, by which the service knows callers."""
+    shown = credential_to_proto(credential)
+    shown.token_sha256 = credential.token_sha256
+    return shown
+
+
+def description_to_proto(description: Description) -> pb.DescribeResponse:
+    """Return what runs here."""
+    return pb.DescribeResponse(
+        version=description.version,
+        schema_version=description.schema_version,
+        epoch=uuid_text(description.directory.epoch),
+        revision=description.directory.revision,
+    )
+
+
+def caller_to_proto(shown: CallerShown) -> pb.GetCallerResponse:
+    """Return who the caller is."""
+    return pb.GetCallerResponse(
+        credential=credential_to_proto(shown.credential),
+        agent=None if shown.agent is None else agent_to_proto(shown.agent),
+    )
+
+
+def ensure_project_from_proto(request: pb.EnsureProjectRequest) -> EnsureProject:
+    """Return the location that is named."""
+    return EnsureProject(
+        idempotency_key=request.idempotency_key, kind=request.kind, location=request.location, name=request.name
+    )
+
+
+def project_stands_to_proto(answer: ProjectStands) -> pb.EnsureProjectResponse:
+    """Return the project that stands."""
+    return pb.EnsureProjectResponse(project=project_to_proto(answer.project), created=answer.created)
+
+
+def projects_to_proto(page: Page[Project]) -> pb.ListProjectsResponse:
+    """Return a page of projects."""
+    return pb.ListProjectsResponse(
+        projects=[project_to_proto(project) for project in page.rows], next_page_token=page.next_token
+    )
+
+
+def create_agent_from_proto(request: pb.CreateAgentRequest) -> CreateAgent:
+    """Return the described agent; an unspecified role is none."""
+    return CreateAgent(
+        idempotency_key=request.idempotency_key,
+        project_id=request.project_id,
+        name=request.name,
+        role=request.role or None,
+        provider=request.provider,
+        workspace=request.workspace,
+    )
+
+
+def agent_created_to_proto(answer: AgentCreated, credential_file: str) -> pb.CreateAgentResponse:
+    """Return the created agent."""
+    return pb.CreateAgentResponse(
+        agent=agent_to_proto(answer.agent), credential_file=credential_file, duplicate=answer.duplicate
+    )
+
+
+def agents_to_proto(page: Page[Agent]) -> pb.ListAgentsResponse:
+    """Return a page of agents."""
+    return pb.ListAgentsResponse(agents=[agent_to_proto(agent) for agent in page.rows], next_page_token=page.next_token)
+
+
+def agent_shown_to_proto(shown: AgentShown) -> pb.GetAgentResponse:
+    """Return one agent."""
+    return pb.GetAgentResponse(agent=agent_to_proto(shown.agent), credential_file=shown.credential_file)
+
+
+def update_agent_from_proto(request: pb.UpdateAgentRequest) -> UpdateAgent:
+    """Return the change; absent fields are None."""
+    return UpdateAgent(
+        idempotency_key=request.idempotency_key,
+        agent_id=request.agent_id,
+        name=request.name if request.HasField("name") else None,
+        role=request.role if request.HasField("role") else None,
+        provider=request.provider if request.HasField("provider") else None,
+        workspace=request.workspace if request.HasField("workspace") else None,
+    )
+
+
+def agent_updated_to_proto(answer: AgentUpdated) -> pb.UpdateAgentResponse:
+    """Return the changed agent."""
+    return pb.UpdateAgentResponse(agent=agent_to_proto(answer.agent), duplicate=answer.duplicate)
+
+
+def begin_generation_from_proto(request: pb.BeginGenerationRequest) -> BeginGeneration:
+    """Return which life is to begin."""
+    return BeginGeneration(
+        idempotency_key=request.idempotency_key,
+        agent_id=request.agent_id,
+        expected_generation=request.expected_generation,
+    )
+
+
+def generation_begun_to_proto(answer: GenerationBegun, credential_file: str) -> pb.BeginGenerationResponse:
+    """Return the begun life."""
+    return pb.BeginGenerationResponse(
+        generation=answer.generation, credential_file=credential_file, duplicate=answer.duplicate
+    )
+
+
+def credentials_to_proto(page: Page[Credential]) -> pb.ListCredentialsResponse:
+    """Return a page of credentials."""
+    return pb.ListCredentialsResponse(
+        credentials=[credential_to_proto(credential) for credential in page.rows], next_page_token=page.next_token
+    )
+
+
+def revoked_to_proto(revoked: Revoked) -> pb.RevokeCredentialResponse:
+    """Return what became of a removal."""
+    return pb.RevokeCredentialResponse(revision=revoked.revision, enforced=revoked.enforced)
+
+
+def agent_found_to_proto(agent: Agent, revision: int) -> pb.LookupAgentResponse:
+    """Return what a target means."""
+    return pb.LookupAgentResponse(agent=agent_to_proto(agent), revision=revision)
+
+
+def credential_found_to_proto(credential: Credential, revision: int) -> pb.LookupCredentialResponse:
+    """Return what a token means."""
+    return pb.LookupCredentialResponse(credential=credential_to_service(credential), revision=revision)
+
+
+def watch_from_proto(request: pb.WatchDirectoryRequest) -> WatchDirectory:
+    """Return from where a follower goes on."""
+    return WatchDirectory(epoch=request.epoch, revision=request.revision, follower=request.follower)
+
+
+def step_to_proto(step: Step) -> pb.WatchDirectoryResponse:
+    """Return a step of the directory."""
+    return pb.WatchDirectoryResponse(
+        epoch=uuid_text(step.epoch),
+        revision=step.revision,
+        snapshot_begin=step.snapshot_begin,
+        snapshot_end=step.snapshot_end,
+        agents=[agent_to_proto(agent) for agent in step.agents],
+        credentials=[credential_to_service(credential) for credential in step.credentials],
+        removed_credential_ids=[uuid_text(removal.credential_id) for removal in step.removals],
+    )

@@ -1,0 +1,55 @@
+"""First answers as words of JSON, kept with their idempotency key and read back for a repeated call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.projects import Project, ProjectKind
+from fencepost_sessions.domain.roles import Role
+
+
+def words_of_agent(agent: Agent) -> dict[str, object]:
+    """Return an agent as JSON words."""
+    return {
+        "agent_id": agent.agent_id.hex(),
+        "project_id": agent.project_id.hex(),
+        "name": agent.name,
+        "name_key": agent.name_key,
+        "role": int(agent.role),
+        "provider": agent.provider,
+        "workspace": agent.workspace,
+        "generation": agent.generation,
+        "created_at_ms": agent.created_at_ms,
+        "revision": agent.revision,
+    }
+
+
+def agent_of_words(words: Mapping[str, object]) -> Agent:
+    """Return the agent that words_of_agent() wrote."""
+    known = cast("dict[str, Any]", dict(words))
+    return Agent(
+        agent_id=bytes.fromhex(known.pop("agent_id")),
+        project_id=bytes.fromhex(known.pop("project_id")),
+        role=Role(known.pop("role")),
+        **known,
+    )
+
+
+def words_of_project(project: Project) -> dict[str, object]:
+    """Return a project as JSON words."""
+    return {
+        "project_id": project.project_id.hex(),
+        "number": project.number,
+        "kind": int(project.kind),
+        "location": project.location,
+        "name": project.name,
+        "created_at_ms": project.created_at_ms,
+    }
+
+
+def project_of_words(words: Mapping[str, object]) -> Project:
+    """Return the project that words_of_project() wrote."""
+    known = cast("dict[str, Any]", dict(words))
+    return Project(project_id=bytes.fromhex(known.pop("project_id")), kind=ProjectKind(known.pop("kind")), **known)

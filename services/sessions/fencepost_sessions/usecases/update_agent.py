@@ -1,0 +1,99 @@
+"""UpdateAgent: another name, role, provider or workspace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fencepost_kit import logs
+from fencepost_sessions.domain.agents import Agent, AgentChange, changed, provider_name
+from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
+from fencepost_sessions.domain.identifiers import uuid_bytes
+from fencepost_sessions.domain.limits import QUARANTINE_MS
+from fencepost_sessions.domain.names import ReleasedName, agent_name
+from fencepost_sessions.domain.paths import workspace_path
+from fencepost_sessions.domain.roles import Caller, agent_role
+from fencepost_sessions.store.protocol import Writing
+from fencepost_sessions.usecases.answers import agent_of_words, words_of_agent
+from fencepost_sessions.usecases.loading import check_name_is_free, existing_agent
+from fencepost_sessions.usecases.ports import Ports
+
+_log = logs.get(__name__)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UpdateAgent:
+    """The request as it came; None leaves a field as it is."""
+
+    idempotency_key: str
+    agent_id: str
+    name: str | None
+    role: int | None
+    provider: str | None
+    workspace: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AgentUpdated:
+    """The agent as the first call with this key left it."""
+
+    agent: Agent
+    duplicate: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Updating:
+    key: Key
+    agent_id: bytes
+    change: AgentChange
+    now_ms: int
+
+    def apply(self, tx: Writing, /) -> AgentUpdated:
+        first = tx.first_answer(self.key)
+        if first is not None:
+            return AgentUpdated(agent=agent_of_words(same_content(first, self.key)), duplicate=True)
+        before = existing_agent(tx, self.agent_id)
+        after = changed(before, self.change)
+        if after is not before:
+            after = self._written(tx, before, after)
+        tx.remember(self.key, words_of_agent(after), now_ms=self.now_ms)
+        return AgentUpdated(agent=after, duplicate=False)
+
+    def _written(self, tx: Writing, before: Agent, after: Agent) -> Agent:
+        tx.drop_released_names_until(self.now_ms - QUARANTINE_MS)
+        if self.change.name is not None and after.name_key != before.name_key:
+            check_name_is_free(
+                tx, project_id=before.project_id, name=self.change.name, agent_id=before.agent_id, now_ms=self.now_ms
+            )
+            tx.drop_released_name(before.project_id, after.name_key)
+            tx.put_released_name(
+                before.project_id,
+                ReleasedName(key=before.name_key, agent_id=before.agent_id, released_at_ms=self.now_ms),
+            )
+        written = replace(after, revision=tx.next_revision())
+        tx.update_agent(before, written)
+        if written.role is not before.role:
+            tx.follow_role(written)
+        return written
+
+
+async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> AgentUpdated:
+    """Return the agent after the change, which is on disk. A change that changes nothing gives no new revision.
+
+    Raises:
+        Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidIdempotencyKey,
+            IdempotencyConflict, NotFound, NameTaken, NameQuarantined: nothing is written.
+    """
+    key = idempotency_key(
+        scope=caller.scope,
+        operation="UpdateAgent",
+        key=request.idempotency_key,
+        content=(request.agent_id, request.name, request.role, request.provider, request.workspace),
+    )
+    change = AgentChange(
+        name=None if request.name is None else agent_name(request.name),
+        role=None if request.role is None else agent_role(request.role),
+        provider=None if request.provider is None else provider_name(request.provider),
+        workspace=None if request.workspace is None else workspace_path(request.workspace),
+    )
+    agent_id = uuid_bytes(request.agent_id, what="agent_id")
+    return await ports.store.commit(_Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms()))
