@@ -11,7 +11,6 @@ BIN := $(VENV)/bin
 .SUFFIXES:
 
 INPUTS := pyproject.toml scripts/bootstrap.py requirements/build.txt
-PACKAGES := lib services tests scripts examples
 
 $(VENV)/.runtime-ready: $(INPUTS) requirements/runtime.txt
 	@$(PYTHON) scripts/bootstrap.py runtime --venv $(VENV)
