@@ -1,0 +1,154 @@
+"""The shim's side of the line protocol, read strictly. The whole protocol stands in fencepost.mcp.calls."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from fencepost.mcp import wire
+
+PROTOCOL: Final = 1
+# A request of 1 MiB, and what stands before it.
+FRAME_BYTES_MAX: Final = 1024 * 1024 + 256
+HELLO_BYTES_MAX: Final = 4096
+TOKEN_CHARS_MAX: Final = 256
+WAIT_MS_MAX: Final = 60_000
+_HEX: Final = frozenset("0123456789abcdef")
+
+
+class BadFrame(Exception):
+    """The bytes are no frame of the protocol: the other side is no shim, and its connection ends."""
+
+
+class HelloRefused(Exception):
+    """The shim speaks another version of the protocol, or greets wrongly."""
+
+    def __init__(self, message: str, *, hint: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hello:
+    """Who is calling on this connection."""
+
+    token: str = field(repr=False)
+    # 32 hexadecimal digits, the same over all connections of one shim.
+    nonce: str
+    # The agent and the generation that the shim's environment names, where only sessions can confirm them.
+    agent_id: str | None = None
+    generation: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ask:
+    """A tool call."""
+
+    number: int
+    line: bytes
+    # What is left of the wait of a call that is asked again.
+    within_ms: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Settle:
+    """A mutation whose answer was lost with an earlier edge."""
+
+    number: int
+    line: bytes
+    # Empty where no edge had told one, and so none had called the store.
+    epoch: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Cancel:
+    """Nobody waits for this call any more."""
+
+    number: int
+
+
+def parse_hello(line: bytes) -> Hello:
+    """Return the greeting.
+
+    Raises:
+        HelloRefused: it is one, of another version or with unusable fields.
+        BadFrame: it is none.
+    """
+    try:
+        hello = wire.decode(line)
+    except wire.NotJson:
+        raise BadFrame from None
+    if not isinstance(hello, dict) or "fencepost" not in hello:
+        raise BadFrame
+    if hello["fencepost"] != PROTOCOL:
+        raise HelloRefused(
+            f"this server's version of the shim protocol is not the edge's ({PROTOCOL}); nothing was done",
+            hint="Restart the agent program, so that it starts the installed fencepost-mcp.",
+        )
+    token, nonce = hello.get("token"), hello.get("nonce")
+    agent_id, generation = hello.get("agent"), hello.get("generation")
+    fits = (
+        isinstance(token, str)
+        and 0 < len(token) <= TOKEN_CHARS_MAX
+        and token.isascii()
+        and token.isprintable()
+        and isinstance(nonce, str)
+        and len(nonce) == 32
+        and set(nonce) <= _HEX
+        and (agent_id is None or isinstance(agent_id, str))
+        and (generation is None or (isinstance(generation, int) and not isinstance(generation, bool)))
+    )
+    if not fits:
+        raise HelloRefused("the shim's greeting is malformed; nothing was done", hint="Reinstall Fencepost.")
+    return Hello(token=str(token), nonce=str(nonce), agent_id=agent_id, generation=generation)
+
+
+def parse_frame(line: bytes) -> Ask | Settle | Cancel:
+    """Return the frame. Raises BadFrame."""
+    head, _, rest = line.partition(b" ")
+    number = _whole(head, most=10**18)
+    if number == 0:
+        raise BadFrame
+    if rest.startswith(b"{"):
+        return Ask(number=number, line=rest)
+    if rest == b"cancel":
+        return Cancel(number=number)
+    word, _, rest = rest.partition(b" ")
+    argument, _, request = rest.partition(b" ")
+    if not request.startswith(b"{"):
+        raise BadFrame
+    if word == b"within":
+        return Ask(number=number, line=request, within_ms=_whole(argument, most=WAIT_MS_MAX))
+    if word == b"settle" and argument.isascii() and len(argument) <= 64:
+        return Settle(number=number, line=request, epoch="" if argument == b"-" else argument.decode())
+    raise BadFrame
+
+
+def _whole(digits: bytes, *, most: int) -> int:
+    if not digits.isdigit() or len(digits) > 19 or int(digits) > most:
+        raise BadFrame
+    return int(digits)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Request:
+    """A tools/call, as far as the shim has answered for it."""
+
+    # The JSON text of its id, in which 7 and "7" differ.
+    id_text: str
+    params: dict[str, Any]
+
+
+def parse_request(line: bytes) -> Request:
+    """Return the call in a frame. Raises BadFrame where no shim would have passed it on."""
+    try:
+        message = wire.decode(line)
+    except wire.NotJson:
+        raise BadFrame from None
+    if not isinstance(message, dict) or message.get("method") != "tools/call":
+        raise BadFrame
+    identity, params = message.get("id"), message.get("params")
+    if isinstance(identity, bool) or not isinstance(identity, str | int) or not isinstance(params, dict):
+        raise BadFrame
+    return Request(id_text=wire.quote(identity) if isinstance(identity, str) else str(identity), params=params)

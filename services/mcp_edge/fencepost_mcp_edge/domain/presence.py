@@ -1,0 +1,57 @@
+"""What can honestly be said of an agent from its mailbox alone: when it last read, never what it is doing."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Status(enum.Enum):
+    """An agent's status, in the words of list_agents."""
+
+    WAITING = "waiting"
+    SEEN = "seen"
+    NEVER_SEEN = "never_seen"
+    OFF = "off"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """What the mailbox knows of one agent's reading."""
+
+    waiting: bool
+    off: bool
+    # Unix milliseconds; 0 for never.
+    last_read_at_ms: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Presence:
+    """A status and what it rests on."""
+
+    status: Status
+    evidence: str
+
+
+def presence_of(reading: Reading | None, *, now_ms: int) -> Presence:
+    """Return what a reading says of its agent; None where none could be had."""
+    if reading is None:
+        return Presence(status=Status.UNKNOWN, evidence="what its mailbox knows could not be learned")
+    if reading.off:
+        return Presence(status=Status.OFF, evidence="a person has switched it off")
+    if reading.waiting:
+        return Presence(status=Status.WAITING, evidence="waits for its mailbox now")
+    if reading.last_read_at_ms <= 0:
+        return Presence(status=Status.NEVER_SEEN, evidence="has never read its mailbox")
+    age = age_text(now_ms - reading.last_read_at_ms)
+    return Presence(status=Status.SEEN, evidence=f"last read its mailbox {age} ago; it does not wait now")
+
+
+def age_text(age_ms: int) -> str:
+    """Return an age in words: the greatest unit that fits, rounded down. A clock that went back counts as 0."""
+    seconds = max(0, age_ms) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,82 @@
+"""One shim's connection as the services see it: its token, its keys, and what it has been told."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+from fencepost.client import Budgets, Channels, Identity, Mailbox, Sessions
+from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
+from fencepost_mcp_edge.domain.frames import Hello
+
+KEY_BYTES_MAX: Final = 256
+# A restart of a service fits into each; their sum stays below EDGE_CALL_MS_MAX.
+BUDGETS: Final = Budgets(ready_ms=10_000, call_ms=10_000, settle_ms=20_000)
+# For a mutation whose answer was lost with an earlier edge: there is nothing to do but to go on asking.
+SETTLE_BUDGETS: Final = Budgets(ready_ms=20_000, call_ms=20_000, settle_ms=20_000)
+
+
+class Caller:
+    """The agent behind a connection. Acts by that agent's own token and by nothing else."""
+
+    def __init__(self, *, channels: Channels, hello: Hello, tell: Callable[[str], None]) -> None:
+        """Build the faces. `tell` sends the shim a word about the connection."""
+        self.mailbox: Final = Mailbox(channels, hello.token, budgets=BUDGETS)
+        self.settling: Final = Mailbox(channels, hello.token, budgets=SETTLE_BUDGETS)
+        self.sessions: Final = Sessions(channels, hello.token, budgets=BUDGETS)
+        self._channels = channels
+        self._hello = hello
+        self._tell = tell
+        self._told_epoch = self.known_epoch
+        self._confirmed = hello.agent_id is None and hello.generation is None
+        self._confirming = asyncio.Lock()
+        self._agent_id = ""
+
+    @property
+    def known_epoch(self) -> str:
+        """The store's epoch, or empty where it has not been learned since the last loss."""
+        return self._channels.epochs.get(MAILBOX, "")
+
+    def key(self, id_text: str) -> str | None:
+        """Return the idempotency key of the call with this id, or None where it would be too long."""
+        key = f"mcp-{self._hello.nonce}:{id_text}"
+        return key if len(key) <= KEY_BYTES_MAX else None
+
+    async def confirm(self) -> None:
+        """Ask sessions, once, whether the credential is the one that the shim's environment names.
+
+        Raises:
+            Refused: it is not: identity_disagreement, stale_generation, unauthenticated.
+            NotWritten: sessions could not be asked.
+        """
+        if self._confirmed:
+            return
+        async with self._confirming:
+            if not self._confirmed:
+                identity = Identity(
+                    token=self._hello.token,
+                    agent_id=self._hello.agent_id,
+                    source=CREDENTIAL_VARIABLE,
+                    expected_generation=self._hello.generation,
+                    unconfirmed=True,
+                )
+                await identity.verify(self.sessions)
+                self._confirmed = True
+
+    async def tell_epoch(self) -> None:
+        """Let the shim know the store's epoch before a mutation is sent there: settling it later needs the epoch.
+
+        Raises:
+            FencepostError: the store could not be asked, so nothing was sent to it.
+        """
+        epoch = self.known_epoch or (await self.mailbox.describe()).epoch
+        if epoch != self._told_epoch:
+            self._told_epoch = epoch
+            self._tell(f"epoch {epoch}")
+
+    async def agent_id(self) -> str:
+        """Return the UUID of the agent itself. Raises FencepostError."""
+        if not self._agent_id:
+            self._agent_id = (await self.sessions.get_caller()).credential.agent_id
+        return self._agent_id

@@ -1,0 +1,123 @@
+"""How a call that did not end in success is told to a model: one envelope, one code, what was written, what to do."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from fencepost.errors import FencepostError, NotWritten, Refused
+from fencepost.mcp import wire
+
+EDGE_CALL_MS_MAX: Final = 62_000
+
+_NOT_CONNECTED: Final = frozenset({"not_running", "unreachable"})
+_UP: Final = "`fencepost status` shows which services run, `fencepost up` starts them."
+_LOOK: Final = (
+    "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
+    " agent's environment."
+)
+
+
+class ToolError(Exception):
+    """What the model is told instead of a result. Never holds a body or a credential."""
+
+    def __init__(self, code: str, message: str, *, hint: str = "", uncertain: bool = False) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.hint = hint
+        # True where it is not known what was written; else nothing was.
+        self.uncertain = uncertain
+
+    def line(self, id_text: str) -> bytes:
+        """Return the line, without its end, that answers the call."""
+        return wire.tool_error(id_text, code=self.code, message=self.message, hint=self.hint, uncertain=self.uncertain)
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def told(error: FencepostError, *, mutation: bool) -> ToolError:
+    """Return what a model is told of an error of the client library."""
+    message, hint = _sentence(error.message), error.hint
+    if isinstance(error, Refused):
+        if error.may_resend:
+            hint = f"{hint} It may be called again.".lstrip()
+        return ToolError(error.reason, message, hint=hint)
+    if isinstance(error, NotWritten):
+        # A new call has a new key, so this holds where the old key was spent too.
+        hint = f"It may be called again. {_UP}" if error.reason in _NOT_CONNECTED else "It may be called again."
+        return ToolError("not_written" if mutation else "control_transport_error", message, hint=hint)
+    if mutation:
+        return ToolError("delivery_uncertain", message, hint=_LOOK, uncertain=True)
+    return repeatable(message)
+
+
+def repeatable(message: str) -> ToolError:
+    """Return what is told of a lost page: what it showed and acknowledged is the same when it is asked for again."""
+    hint = f"Call it again with the same arguments; that changes nothing more. {_UP}"
+    return ToolError("control_transport_error", message, hint=hint, uncertain=True)
+
+
+def overdue(*, mutation: bool) -> ToolError:
+    """Return what is told of a call that outlasted EDGE_CALL_MS_MAX."""
+    message = f"No answer came within {EDGE_CALL_MS_MAX // 1000} s."
+    if mutation:
+        return ToolError("delivery_uncertain", message, hint=_LOOK, uncertain=True)
+    return repeatable(message)
+
+
+def senseless(*, mutation: bool) -> ToolError:
+    """Return what is told where a service's answer makes no sense for the call."""
+    return ToolError(
+        "invalid_receipt",
+        "The service's answer does not fit the call; what was written is not known."
+        if mutation
+        else "The service's answer does not fit the call.",
+        hint=_LOOK if mutation else "Call it again.",
+        uncertain=mutation,
+    )
+
+
+def broken(*, mutation: bool) -> ToolError:
+    """Return what is told of a defect of the edge itself."""
+    return ToolError(
+        "internal_error",
+        "The edge failed while it worked on the call; what was written is not known."
+        if mutation
+        else "The edge failed while it worked on the call.",
+        hint=_LOOK if mutation else "Look at the log of mcp_edge in the home.",
+        uncertain=mutation,
+    )
+
+
+def unsettled(error: FencepostError | None) -> ToolError:
+    """Return what is told where nobody could say what became of a mutation."""
+    why = "the store is another one than it was sent to" if error is None else error.reason
+    return ToolError(
+        "delivery_uncertain",
+        "The connection was lost after the call was sent. What became of it could not be learned"
+        f" ({why}): it may or may not have been written.",
+        hint=_LOOK,
+        uncertain=True,
+    )
+
+
+def cancelled() -> ToolError:
+    """Return what is told where the store has durably refused the lost call."""
+    return ToolError(
+        "not_written",
+        "The connection was lost, and it is proved that the call was not written and never will be.",
+        hint="It may be called again.",
+    )
+
+
+def unsent(error: FencepostError) -> ToolError:
+    """Return what is told where a question before the call failed: whatever became of it, the call was not sent."""
+    if isinstance(error, Refused):
+        return told(error, mutation=True)
+    return ToolError(
+        "not_written",
+        f"{_sentence(error.message)} The call itself was not sent.",
+        hint=f"It may be called again. {_UP}",
+    )

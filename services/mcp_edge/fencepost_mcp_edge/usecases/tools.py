@@ -1,0 +1,163 @@
+"""The tool table of the edge: what each tool asks of which service. Arguments have been held to the registry before."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from fencepost.client import Mailbox
+from fencepost.errors import FencepostError
+from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.mcp.registry import WAIT_MS_MAX
+from fencepost.sessions.v1 import sessions_pb2 as sessions
+from fencepost_mcp_edge import translate
+from fencepost_mcp_edge.translate import Arguments, Payload
+from fencepost_mcp_edge.usecases.caller import Caller
+from fencepost_mcp_edge.usecases.outcomes import ToolError
+
+PAGE_BYTES: Final = 24 * 1024
+LISTED_AGENTS_MAX: Final = 500
+DRAINING: Final = "draining"
+DRAIN_PAUSE_MS: Final = 50
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Mutation:
+    """A tool that writes, once per key."""
+
+    name: str
+    rpc: Callable[[Mailbox, Any], Awaitable[Any]]
+    to_request: Callable[[Arguments, str], Any]
+    to_result: Callable[[Any, Any], Payload]
+    # The field of SettleKeyRequest, and of its answer, that speaks of this call.
+    settles: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Asking:
+    """What a reading tool is asked with."""
+
+    caller: Caller
+    arguments: Arguments
+    # What is left of the wait of a call that is asked again.
+    within_ms: int | None
+    page_bytes_max: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reading:
+    """A tool that may be asked any number of times."""
+
+    name: str
+    ask: Callable[[Asking], Awaitable[Payload]]
+
+
+class _Wait:
+    """A wait that a stop of the mailbox interrupts and does not shorten."""
+
+    def __init__(self, timeout_ms: int) -> None:
+        self._clock = asyncio.get_running_loop().time
+        self._deadline = self._clock() + timeout_ms / 1000
+
+    def left_ms(self) -> int:
+        return max(0, round((self._deadline - self._clock()) * 1000))
+
+    async def interrupted(self, wake_reason: str) -> bool:
+        """Tell whether to ask again, after a moment in which the mailbox ends."""
+        if wake_reason != DRAINING or not self.left_ms():
+            return False
+        await asyncio.sleep(min(DRAIN_PAUSE_MS, self.left_ms()) / 1000)
+        return True
+
+
+async def _wait(asking: Asking) -> Payload:
+    timeout_ms = asking.arguments.get("timeout_ms", WAIT_MS_MAX)
+    wait = _Wait(timeout_ms if asking.within_ms is None else min(timeout_ms, asking.within_ms))
+    while True:
+        response = await asking.caller.mailbox.wait(mailbox.WaitRequest(timeout_ms=wait.left_ms()))
+        if not await wait.interrupted(response.wake_reason):
+            return translate.wait_result(response)
+
+
+async def _receive(asking: Asking) -> Payload:
+    request = translate.receive_request(
+        asking.arguments, within_ms=asking.within_ms, page_bytes_max=asking.page_bytes_max
+    )
+    wait = _Wait(request.timeout_ms)
+    while True:
+        response = await asking.caller.mailbox.receive(request)
+        if response.records or not await wait.interrupted(response.wake_reason):
+            return translate.receive_result(response)
+        request.timeout_ms = wait.left_ms()
+
+
+async def _list_agents(asking: Asking) -> Payload:
+    page, own_id = await asyncio.gather(
+        asking.caller.sessions.list_agents(sessions.ListAgentsRequest(page_size=LISTED_AGENTS_MAX)),
+        asking.caller.agent_id(),
+    )
+    try:
+        readers = await asking.caller.mailbox.list_readers([agent.agent_id for agent in page.agents])
+        known = translate.readings(readers)
+    except FencepostError:
+        # Who exists is known all the same; the listing says what is not.
+        known = None
+    return translate.list_result(
+        page.agents,
+        known,
+        own_id=own_id,
+        now_ms=time.time_ns() // 1_000_000,
+        bytes_max=asking.page_bytes_max,
+        more=bool(page.next_page_token),
+    )
+
+
+async def _interrupt(asking: Asking) -> Payload:
+    target = asking.arguments["target"]
+    agent = (await asking.caller.sessions.get_agent(sessions.GetAgentRequest(target=target))).agent
+    raise ToolError(
+        "unsupported_capability",
+        f"{agent.name} cannot be interrupted from outside: no provider of this home can do that. Nothing happened.",
+        hint="Wait for its answer; to correct or remind it, use send_message.",
+    )
+
+
+MUTATIONS: Final[Mapping[str, Mutation]] = {
+    row.name: row
+    for row in (
+        Mutation(
+            name="send_message",
+            rpc=Mailbox.send,
+            to_request=translate.send_request,
+            to_result=translate.send_result,
+            settles="send",
+        ),
+        Mutation(
+            name="followup_task",
+            rpc=Mailbox.request,
+            to_request=translate.request_request,
+            to_result=translate.request_result,
+            settles="request",
+        ),
+        Mutation(
+            name="reply",
+            rpc=Mailbox.reply,
+            to_request=translate.reply_request,
+            to_result=translate.reply_result,
+            settles="reply",
+        ),
+    )
+}
+
+READINGS: Final[Mapping[str, Reading]] = {
+    row.name: row
+    for row in (
+        Reading(name="receive_messages", ask=_receive),
+        Reading(name="wait_agent", ask=_wait),
+        Reading(name="interrupt_agent", ask=_interrupt),
+        Reading(name="list_agents", ask=_list_agents),
+    )
+}
