@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from typing import Any, Final, Literal, TextIO
 
 from fencepost.cli.plain import document, one_line
 from fencepost.errors import FencepostError
@@ -84,29 +84,18 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: in
     natural = [
         max(cell_len(text) for text in (column.title, *(row[at] for row in cells))) for at, column in enumerate(columns)
     ]
-    gaps = GAP_CELLS * (len(columns) - 1)
     if width is None and sys.stdout.isatty():
         width = os.get_terminal_size(sys.stdout.fileno()).columns
-    full = sum(natural) + gaps
-    least = gaps + sum(
-        min(cells_wide, TEXT_CELLS_MIN) if column.text else cells_wide
-        for column, cells_wide in zip(columns, natural, strict=True)
-    )
-    wide = full if width is None else min(full, max(width, least))
-    drawn = Table(box=None, pad_edge=False, padding=(0, GAP_CELLS, 0, 0), header_style="bold" if colourful() else "")
-    for column, cells_wide in zip(columns, natural, strict=True):
-        drawn.add_column(
-            column.title,
-            no_wrap=True,
-            overflow="ellipsis",
-            justify="right" if column.right else "left",
-            min_width=min(cells_wide, TEXT_CELLS_MIN) if column.text else cells_wide,
-            ratio=None,
-        )
+    widths = natural if width is None else fitted(columns, natural, width)
+    bold = "bold" if colourful() else ""
+    drawn = Table(box=None, pad_edge=False, padding=(0, GAP_CELLS, 0, 0), header_style=bold)
+    for column, cells_wide in zip(columns, widths, strict=True):
+        justify: Literal["left", "right"] = "right" if column.right else "left"
+        drawn.add_column(column.title, no_wrap=True, overflow="ellipsis", justify=justify, width=cells_wide)
     for row in cells:
         drawn.add_row(*(Text(cell) for cell in row))
     console = Console(
-        width=wide,
+        width=sum(widths) + GAP_CELLS * len(widths),
         force_terminal=colourful(),
         color_system="standard" if colourful() else None,
         markup=False,
@@ -117,6 +106,20 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: in
     with console.capture() as captured:
         console.print(drawn)
     return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def fitted(columns: Sequence[Column], natural: Sequence[int], width: int) -> list[int]:
+    """Return the widths of columns on a terminal of `width` cells: the widest text gives way first, ids never."""
+    widths = list(natural)
+    texts = [at for at, column in enumerate(columns) if column.text]
+    over = sum(widths) + GAP_CELLS * (len(widths) - 1) - width
+    while over > 0:
+        widest = max(texts, key=lambda at: widths[at], default=None)
+        if widest is None or widths[widest] <= TEXT_CELLS_MIN:
+            break
+        widths[widest] -= 1
+        over -= 1
+    return widths
 
 
 def moment(at_ms: int) -> str:

@@ -133,39 +133,39 @@ class FakeMailbox(MailboxServiceServicer):
         await self._play(method, request, context)
         return self.records.get(request.idempotency_key) or self.write(request)
 
-    async def Describe(self, request: Any, context: Any) -> pb.DescribeResponse:  # noqa: N802
+    async def Describe(self, request: Any, context: Any) -> pb.DescribeResponse:
         await self._play("Describe", request, context)
         return pb.DescribeResponse(version="0", schema_version=1, epoch=self.epoch)
 
-    async def Send(self, request: Any, context: Any) -> pb.SendResponse:  # noqa: N802
+    async def Send(self, request: Any, context: Any) -> pb.SendResponse:
         receipt: pb.SendResponse = await self._mutation("Send", request, context)
         return receipt
 
-    async def Request(self, request: Any, context: Any) -> pb.RequestResponse:  # noqa: N802
+    async def Request(self, request: Any, context: Any) -> pb.RequestResponse:
         receipt: pb.RequestResponse = await self._mutation("Request", request, context)
         return receipt
 
-    async def Reply(self, request: Any, context: Any) -> pb.ReplyResponse:  # noqa: N802
+    async def Reply(self, request: Any, context: Any) -> pb.ReplyResponse:
         receipt: pb.ReplyResponse = await self._mutation("Reply", request, context)
         return receipt
 
-    async def Claim(self, request: Any, context: Any) -> pb.ClaimResponse:  # noqa: N802
+    async def Claim(self, request: Any, context: Any) -> pb.ClaimResponse:
         await self._play("Claim", request, context)
         return pb.ClaimResponse()
 
-    async def Receive(self, request: Any, context: Any) -> pb.ReceiveResponse:  # noqa: N802
+    async def Receive(self, request: Any, context: Any) -> pb.ReceiveResponse:
         await self._play("Receive", request, context)
         return pb.ReceiveResponse(high_water=7)
 
-    async def Wait(self, request: Any, context: Any) -> pb.WaitResponse:  # noqa: N802
+    async def Wait(self, request: Any, context: Any) -> pb.WaitResponse:
         await self._play("Wait", request, context)
         return pb.WaitResponse(timed_out=True)
 
-    async def WatchWork(self, request: Any, context: Any) -> AsyncIterator[pb.WatchWorkResponse]:  # noqa: N802
+    async def WatchWork(self, request: Any, context: Any) -> AsyncIterator[pb.WatchWorkResponse]:
         yield pb.WatchWorkResponse(caught_up=True)
         await self._play("WatchWork", request, context)
 
-    async def SettleKey(self, request: Any, context: Any) -> pb.SettleKeyResponse:  # noqa: N802
+    async def SettleKey(self, request: Any, context: Any) -> pb.SettleKeyResponse:
         await self._play("SettleKey", request, context)
         if self.settlement is not None:
             return self.settlement
