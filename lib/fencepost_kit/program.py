@@ -5,15 +5,16 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from fencepost.errors import Refused
 from fencepost.home import Home
-from fencepost_kit.refusal import Refusal
+from fencepost_kit.refusal import Refusal, StartRefused
 from fencepost_kit.serve import EXIT_REFUSED, run
 from fencepost_kit.settings import load
 
 SettingsT = TypeVar("SettingsT", bound="Logged")
+_HOME: Final = "--home"
 
 
 class Logged(Protocol):
@@ -26,18 +27,24 @@ class Logged(Protocol):
 
 
 def home_of(argv: Sequence[str]) -> tuple[Home, list[str]]:
-    """Return the home that --home names, else the environment's, and the other flags in their order."""
+    """Return the home that --home names, else the environment's, and the other flags in their order.
+
+    Raises:
+        StartRefused: --home without a value, or twice.
+    """
     rest: list[str] = []
     named: str | None = None
     words = iter(argv)
     for word in words:
-        if word == "--home":
-            named = next(words, "")
-        elif word.startswith("--home="):
-            named = word.removeprefix("--home=")
-        else:
+        flag, equals, value = word.partition("=")
+        if flag != _HOME:
             rest.append(word)
-    return (Home(named) if named else Home.from_environment()), rest
+            continue
+        found = value if equals else next(words, "")
+        if not found or named is not None:
+            raise StartRefused(f"{_HOME} takes one path and is given once", hint=f"Write {_HOME} PATH.")
+        named = found
+    return (Home.from_environment() if named is None else Home(named)), rest
 
 
 def main(

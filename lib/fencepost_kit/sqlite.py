@@ -7,7 +7,6 @@ Guarantees: WAL with synchronous=FULL (and fullfsync where the system has it), s
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import sys
@@ -18,6 +17,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
+from fencepost_kit.files import OwnerLock
 from fencepost_kit.refusal import Refusal
 
 PAGE_CACHE_KIB: Final = 16_384
@@ -91,51 +91,6 @@ def statements_of(script: str) -> list[str]:
     return statements
 
 
-class OwnerLock:
-    """An exclusive lock on the database, held by an open file for the life of the process.
-
-    Nothing on disk can go stale.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._descriptor: int | None = None
-
-    def acquire(self) -> None:
-        """Take the lock.
-
-        Raises:
-            DatabaseInUse: another process holds it; its pid is in the text.
-            DatabaseUnusable: the lock file cannot be created.
-        """
-        try:
-            descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        except OSError as error:
-            raise DatabaseUnusable(
-                f"cannot create {self._path}: {error.strerror}; nothing was written",
-                hint="Make the folder writable for this user or choose another FENCEPOST_HOME.",
-            ) from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip() or "unknown"
-            os.close(descriptor)
-            raise DatabaseInUse(
-                f"the database beside {self._path} is open in process {holder}; nothing was written",
-                hint="Stop that process first (fencepost down), or use another FENCEPOST_HOME.",
-                state={"pid": holder},
-            ) from error
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode("ascii"), 0)
-        self._descriptor = descriptor
-
-    def release(self) -> None:
-        """Let go; harmless where it is not held."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
-
-
 class SqliteDatabase:
     """One service's database file."""
 
@@ -164,7 +119,7 @@ class SqliteDatabase:
                 f"cannot create {self.path.parent}: {error.strerror}; nothing was written",
                 hint="Make the folder writable for this user or choose another FENCEPOST_HOME.",
             ) from error
-        self._lock.acquire()
+        self._own()
         try:
             self._migrate()
         except sqlite3.Error as error:
@@ -176,6 +131,21 @@ class SqliteDatabase:
         except BaseException:
             self._lock.release()
             raise
+
+    def _own(self) -> None:
+        try:
+            holder = self._lock.acquire()
+        except OSError as error:
+            raise DatabaseUnusable(
+                f"cannot lock {self.path}: {error.strerror}; nothing was written",
+                hint="Make the folder writable for this user or choose another FENCEPOST_HOME.",
+            ) from error
+        if holder is not None:
+            raise DatabaseInUse(
+                f"{self.path} is open in process {holder.pid or 'unknown'}; nothing was written",
+                hint="Stop that process first (fencepost down), or use another FENCEPOST_HOME.",
+                state={"pid": str(holder.pid)},
+            )
 
     def close(self) -> None:
         """Release the owner lock; connections are closed by those who opened them."""
