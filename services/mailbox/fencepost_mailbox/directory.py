@@ -19,7 +19,7 @@ from fencepost_kit import logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.refusal import DependencyDown, Unauthenticated
-from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
+from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound, StorageError
 from fencepost_mailbox.domain.texts import uuid_target
 from fencepost_mailbox.domain.values import MIRROR_AGE_MS_MAX, Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition, Store
@@ -246,6 +246,9 @@ class Mirror:
                     wait_ms = FOLLOW_AGAIN_MS_MIN
             except Unreachable:
                 _log.debug("directory_unreachable", revision=self._position.revision)
+            except StorageError as error:
+                # Nothing was adopted: the same step comes again with the next stream.
+                _log.warning("directory_step_not_stored", revision=self._position.revision, cause=error.state["cause"])
             finally:
                 self._snapshot = None
             await pause(wait_ms / 1000)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
@@ -129,17 +129,22 @@ class Mailbox:
                     for task in background:
                         task.cancel()
             if not self.failed.is_set():
-                await self.reads.write()
+                await self._tolerating(self.reads.write)
         finally:
             await self.store.close()
 
-    async def _every(self, every_ms: int, work: Any) -> None:
+    async def _every(self, every_ms: int, work: Callable[[], Awaitable[None]]) -> None:
         while True:
             await self._clock.sleep(every_ms / 1000)
-            try:
-                await work()
-            except StorageError as error:
-                _log.warning("background_work_refused", reason=error.reason, cause=error.state.get("cause"))
+            await self._tolerating(work)
+
+    @staticmethod
+    async def _tolerating(work: Callable[[], Awaitable[None]]) -> None:
+        # A full disk must not end a process that can still be read from; the next round tries again.
+        try:
+            await work()
+        except StorageError as error:
+            _log.warning("background_work_refused", reason=error.reason, cause=error.state.get("cause"))
 
     async def _expire(self) -> None:
         now_ms = self._clock.now_ms()

@@ -163,7 +163,6 @@ class Receive:
         timeout_ms = pages.check_timeout(command.timeout_ms)
         after = self._position(command.cursor, recipient)
         up_to = self._position(command.ack_cursor, recipient)
-        ports.signals.note_read(recipient, ports.clock.now_ms())
         await self._acknowledge(caller, recipient, up_to)
         with self._waits.register(recipient) as wait:
             while True:
@@ -177,6 +176,8 @@ class Receive:
                     now_ms=ports.clock.now_ms(),
                 )
                 records, more = await self._read(reading)
+                # Noted behind the fence: an earlier life is refused, and its reading tells nobody anything.
+                ports.signals.note_read(recipient, reading.now_ms)
                 if records or timeout_ms == 0:
                     return self._page(recipient, command, records, more=more, wake=None)
                 wake = await wait.sleep(timeout_ms / 1000)
@@ -258,10 +259,10 @@ class Wait:
         ports = self._ports
         recipient, _ = agent_of(caller)
         pages.check_timeout(timeout_ms)
-        ports.signals.note_read(recipient, ports.clock.now_ms())
         # Subscribed before the state is read: a commit between the two is not missed (M008).
         with self._waits.register(recipient) as wait:
             await self._check_life(caller, recipient)
+            ports.signals.note_read(recipient, ports.clock.now_ms())
             while True:
                 if ports.store.read.has_fresh(recipient):
                     return Wake.ACTIVITY
