@@ -19,7 +19,7 @@ from fencepost_sessions.domain.refusals import InvalidCursor, InvalidLimit
 T = TypeVar("T")
 
 _VERSION: Final = b"\x01"
-_LIST_BYTES: Final = 8
+_CHECK_BYTES: Final = 8
 _NUMBER_BYTES: Final = 8
 ID_BYTES: Final = 16
 
@@ -68,7 +68,7 @@ def page_rows(asked: int) -> int:
 
 def list_mark(epoch: bytes, name: str, narrowed_to: bytes | None) -> bytes:
     """Return what tells one list from every other: directory, name and filter."""
-    return hashlib.sha256(epoch + name.encode("ascii") + b"\0" + (narrowed_to or b"")).digest()[:_LIST_BYTES]
+    return hashlib.sha256(epoch + name.encode("ascii") + b"\0" + (narrowed_to or b"")).digest()
 
 
 def name_token(mark: bytes, position: NamePosition) -> str:
@@ -120,7 +120,12 @@ def cut(rows: Sequence[T], size: int) -> tuple[tuple[T, ...], T | None]:
 
 
 def _encode(mark: bytes, position: bytes) -> str:
-    return base64.urlsafe_b64encode(_VERSION + mark + position).rstrip(b"=").decode("ascii")
+    return base64.urlsafe_b64encode(_head(mark, position) + position).rstrip(b"=").decode("ascii")
+
+
+def _head(mark: bytes, position: bytes) -> bytes:
+    # Not a secret: it tells a token that was cut, changed or made for another list, and keeps nobody from making one.
+    return _VERSION + hashlib.sha256(mark + position).digest()[:_CHECK_BYTES]
 
 
 def _decode(mark: bytes, token: str) -> bytes:
@@ -131,11 +136,11 @@ def _decode(mark: bytes, token: str) -> bytes:
         raw = base64.b64decode(padded, altchars=b"-_", validate=True)
     except (binascii.Error, ValueError) as error:
         raise _refused() from error
-    head = _VERSION + mark
+    position = raw[len(_VERSION) + _CHECK_BYTES :]
     # Base64 has several spellings of one value: only the one that was given out counts.
-    if not raw.startswith(head) or _encode(mark, raw[len(head) :]) != token:
+    if _encode(mark, position) != token:
         raise _refused()
-    return raw[len(head) :]
+    return position
 
 
 def _refused() -> InvalidCursor:

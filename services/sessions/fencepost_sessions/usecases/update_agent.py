@@ -96,4 +96,8 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
         workspace=None if request.workspace is None else workspace_path(request.workspace),
     )
     agent_id = uuid_bytes(request.agent_id, what="agent_id")
-    return await ports.store.commit(_Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms()))
+    updating = _Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms())
+    answer = await ports.store.commit(updating)
+    if not answer.duplicate:
+        _log.info("agent_updated", agent_id=request.agent_id, revision=answer.agent.revision)
+    return answer
