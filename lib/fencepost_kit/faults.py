@@ -56,6 +56,12 @@ class _Fault:
     hits: int = 0
     lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def count(self) -> bool:
+        """Count a hit and tell whether it is the one."""
+        with self.lock:
+            self.hits += 1
+            return self.turn in {0, self.hits}
+
 
 _armed: dict[str, list[_Fault]] = {}
 
@@ -131,12 +137,9 @@ def hit(name: str) -> None:
     Raises:
         InjectedFault: the action is `error`.
     """
-    for fault in _armed.get(name, ()):
-        with fault.lock:
-            fault.hits += 1
-            due = fault.turn in {0, fault.hits}
-        if due:
-            _act(name, fault)
+    # All count the hit before any acts: the first one's error must not hide it from the others.
+    for fault in [fault for fault in _armed.get(name, ()) if fault.count()]:
+        _act(name, fault)
 
 
 def _act(name: str, fault: _Fault) -> None:

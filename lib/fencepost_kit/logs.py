@@ -19,6 +19,7 @@ from typing import Any, Final, TextIO
 FIELD_CHARS_MAX: Final = 2048
 TRACEBACK_FRAMES_MAX: Final = 40
 FIELDS_MAX: Final = 32
+CAUSES_MAX: Final = 4
 
 WITHHELD_FIELDS: Final = frozenset({"body", "text", "token", "credential", "authorization", "secret", "password"})
 WITHHELD: Final = "(withheld)"
@@ -28,7 +29,7 @@ LEVELS: Final[Mapping[str, int]] = MappingProxyType(
 )
 
 _TOKEN: Final = re.compile(r"fp_[A-Za-z0-9_-]{20,}")
-_RESERVED: Final = frozenset({"ts", "level", "service", "event", "logger", "error", "frames"})
+_RESERVED: Final = frozenset({"ts", "level", "service", "event", "logger", "error", "frames", "causes"})
 # Their messages are written by the runtime about files, locks, code and memory; ValueError and KeyError quote data.
 _SPEAKS_OF_MACHINE: Final = (OSError, ImportError, AttributeError, NameError, TypeError, MemoryError, RuntimeError)
 
@@ -98,6 +99,15 @@ def _frames(error: BaseException) -> list[str]:
     return [f"{frame.filename}:{frame.lineno} {frame.name}" for frame in frames]
 
 
+def _causes(error: BaseException) -> list[BaseException]:
+    found: list[BaseException] = []
+    cause = error.__cause__ or error.__context__
+    while cause is not None and len(found) < CAUSES_MAX:
+        found.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return found
+
+
 class JsonLines(logging.Formatter):
     """One JSON object per record, always one line."""
 
@@ -125,9 +135,7 @@ class JsonLines(logging.Formatter):
         if error is not None:
             line["error"] = _error_text(error)
             line["frames"] = _frames(error)
-            cause = error.__cause__ or error.__context__
-            if cause is not None:
-                line["cause"] = _error_text(cause)
+            line["causes"] = [{"error": _error_text(cause), "frames": _frames(cause)} for cause in _causes(error)]
         return json.dumps(line, ensure_ascii=True, default=safe)
 
 
@@ -146,5 +154,7 @@ def configure(service: str, level: str = "info", *, stream: TextIO | None = None
         root.removeHandler(old)
     root.addHandler(handler)
     root.setLevel(LEVELS[level])
+    # gRPC logs several lines a call below this level, about nothing that a reader of ours could act on.
+    logging.getLogger("grpc").setLevel(logging.WARNING)
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # a log that cannot be written must not break the call that it describes

@@ -112,23 +112,26 @@ class Server:
             HomeRefused: the home is unsafe, not writable, or its paths are too long; the state names the cause.
             InvalidFaults: a fault is armed at a point that this process does not have.
         """
-        faults.refuse_unknown()
+        try:
+            await self._start()
+        except BaseException:
+            self._stopped = True
+            await self.grpc.stop(None)
+            self._clear()
+            raise
+
+    async def _start(self) -> None:
         home, service = self._settings.home, self._settings.service
+        faults.refuse_unknown()
         with home_refusals(home):
             home.check_socket_paths((service,))
             home.prepare()
             owner = self._lock.acquire()
-        if owner is not None:
-            raise _in_use(service, owner.pid, owner.started_at_ms)
-        try:
-            with home_refusals(home):
-                self._bind(home.socket(service))
-                await self.grpc.start()
-                self._publish(home, service)
-        except BaseException:
-            await self.grpc.stop(None)
-            self._clear()
-            raise
+            if owner is not None:
+                raise _in_use(service, owner.pid, owner.started_at_ms)
+            self._bind(home.socket(service))
+            await self.grpc.start()
+            self._publish(home, service)
         _log.info("serving", socket=home.socket(service), pid=os.getpid())
 
     def mark_ready(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import time
 from collections.abc import Iterator
@@ -59,7 +60,7 @@ def stop(home: Home, timeout_s: float) -> StopResult:
         return StopResult(was_running=False, stopped=True, pid=None, waited_ms=0)
     with _handle(owner.pid) as handle:
         asked = _terminate(home, owner, handle)
-        stopped = _gone(home, owner, until=started + timeout_s if asked else started)
+        stopped = _gone(home, owner, handle, until=started + timeout_s if asked else started)
     waited_ms = int((time.monotonic() - started) * 1000)
     return StopResult(was_running=True, stopped=stopped, pid=owner.pid or None, waited_ms=waited_ms)
 
@@ -100,8 +101,11 @@ def _terminate(home: Home, owner: Owner, handle: int | None) -> bool:
     return True
 
 
-def _gone(home: Home, owner: Owner, *, until: float) -> bool:
-    """Wait until somebody else, or nobody, holds the lock."""
+def _gone(home: Home, owner: Owner, handle: int | None, *, until: float) -> bool:
+    """Wait until the process has ended; where it cannot be held, until it no longer holds the lock."""
+    if handle is not None:
+        left_s = max(0.0, until - time.monotonic())
+        return bool(select.select([handle], [], [], left_s)[0])
     while True:
         now_held = owner_of(home.up_lock)
         if now_held is None or now_held not in {owner, _NEVER_BEGUN}:

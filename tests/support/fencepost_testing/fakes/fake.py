@@ -5,6 +5,7 @@
     {"hang": true}                 serves and is never ready
     {"exit_when_ready": CODE}      ends as soon as somebody could see that it was ready
     {"stubborn": true}             ignores SIGTERM
+    {"slow_stop": true}            begins to stop at SIGTERM and never gets there
     {"chatter": N}                 writes N long lines once it is ready
 and every life appends to <home>/fake/events: name, event, pid.
 """
@@ -33,6 +34,8 @@ def plan_of(home: Home, name: str) -> dict[str, Any]:
 
 
 def note(home: Home, name: str, event: str) -> None:
+    if not home.path.exists():
+        return  # a fake leaves it to the server to make the home, or to refuse it
     folder = home.path / "fake"
     folder.mkdir(exist_ok=True)
     with (folder / "events").open("a") as file:
@@ -61,6 +64,8 @@ async def serve(name: str, stop: asyncio.Event) -> int:
         return int(plan["exit_when_ready"])
     await stop.wait()
     note(home, name, "stopping")
+    if plan.get("slow_stop"):
+        await asyncio.Event().wait()
     await server.stop()
     note(home, name, "stopped")
     return 0

@@ -1,0 +1,97 @@
+"""A gRPC service with one method of each cardinality, made without generated code. Every message is a StringValue."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, wrappers_pb2
+from google.protobuf.descriptor import ServiceDescriptor
+
+FULL_NAME: Final = "fencepost.testing.FourKinds"
+Text: Final = wrappers_pb2.StringValue
+
+# Name: (client streams, server streams).
+KINDS: Final[Mapping[str, tuple[bool, bool]]] = {
+    "One": (False, False),
+    "Many": (False, True),
+    "Collect": (True, False),
+    "Talk": (True, True),
+}
+
+
+def _descriptor() -> ServiceDescriptor:
+    pool = descriptor_pool.Default()
+    try:
+        return pool.FindServiceByName(FULL_NAME)
+    except KeyError:
+        pass
+    assert wrappers_pb2.DESCRIPTOR.name == "google/protobuf/wrappers.proto"
+    file = descriptor_pb2.FileDescriptorProto(
+        name="fencepost_testing/four_kinds.proto",
+        package="fencepost.testing",
+        syntax="proto3",
+        dependency=[wrappers_pb2.DESCRIPTOR.name],
+    )
+    service = file.service.add(name="FourKinds")
+    for name, (client_streaming, server_streaming) in KINDS.items():
+        service.method.add(
+            name=name,
+            input_type=".google.protobuf.StringValue",
+            output_type=".google.protobuf.StringValue",
+            client_streaming=client_streaming,
+            server_streaming=server_streaming,
+        )
+    pool.AddSerializedFile(file.SerializeToString())
+    return pool.FindServiceByName(FULL_NAME)
+
+
+DESCRIPTOR: Final = _descriptor()
+
+
+def add_to_server(guarded: Any, server: grpc.aio.Server) -> None:
+    """Register as the generated add_<X>ServiceServicer_to_server does it."""
+    make = {
+        (False, False): grpc.unary_unary_rpc_method_handler,
+        (False, True): grpc.unary_stream_rpc_method_handler,
+        (True, False): grpc.stream_unary_rpc_method_handler,
+        (True, True): grpc.stream_stream_rpc_method_handler,
+    }
+    handlers = {
+        name: make[kind](
+            getattr(guarded, name), request_deserializer=Text.FromString, response_serializer=Text.SerializeToString
+        )
+        for name, kind in KINDS.items()
+    }
+    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(FULL_NAME, handlers),))
+
+
+class Stub:
+    """The client's side."""
+
+    def __init__(self, channel: grpc.aio.Channel) -> None:
+        make = {
+            (False, False): channel.unary_unary,
+            (False, True): channel.unary_stream,
+            (True, False): channel.stream_unary,
+            (True, True): channel.stream_stream,
+        }
+        self._methods: dict[str, Any] = {
+            name: make[kind](
+                f"/{FULL_NAME}/{name}", request_serializer=Text.SerializeToString, response_deserializer=Text.FromString
+            )
+            for name, kind in KINDS.items()
+        }
+
+    def start(self, name: str, text: str, **options: Any) -> Any:
+        """Begin a call."""
+        request = Text(value=text)
+        return self._methods[name](iter([request]) if KINDS[name][0] else request, **options)
+
+    async def call(self, name: str, text: str, **options: Any) -> list[str]:
+        """Make a call to its end, and return every answer."""
+        call = self.start(name, text, **options)
+        if KINDS[name][1]:
+            return [answer.value async for answer in call]
+        return [(await call).value]
