@@ -30,7 +30,11 @@ def _mac(secret: bytes, recipient: bytes, head: bytes) -> bytes:
 def issue(position: int, *, recipient: bytes, epoch: bytes, secret: bytes) -> str:
     """Return the cursor of `position`. The same position, recipient and store always give the same text."""
     head = epoch[:_EPOCH_BYTES] + position.to_bytes(_POSITION_BYTES, "big")
-    return _PREFIX + base64.urlsafe_b64encode(head + _mac(secret, recipient, head)).decode("ascii").rstrip("=")
+    return _spelled(head + _mac(secret, recipient, head))
+
+
+def _spelled(raw: bytes) -> str:
+    return _PREFIX + base64.urlsafe_b64encode(raw).decode("ascii").rstrip("=")
 
 
 def position_of(cursor: str, *, recipient: bytes, epoch: bytes, secret: bytes) -> int:
@@ -50,6 +54,9 @@ def position_of(cursor: str, *, recipient: bytes, epoch: bytes, secret: bytes) -
         raw = base64.b64decode(cursor[len(_PREFIX) :] + "=", altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
         raise malformed from None
+    # One cursor has one spelling: the decoder also takes the other alphabet and any spare bits in the last character.
+    if _spelled(raw) != cursor:
+        raise malformed
     head, mac = raw[: _EPOCH_BYTES + _POSITION_BYTES], raw[_EPOCH_BYTES + _POSITION_BYTES :]
     if head[:_EPOCH_BYTES] != epoch[:_EPOCH_BYTES]:
         raise ExpiredCursor(
