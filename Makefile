@@ -48,8 +48,9 @@ bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the
 	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)
 
 .PHONY: proto
-proto: $(VENV)/.dev-ready ## Generate the stubs from protos/, and the shim's constant answers from the tool table.
+proto: $(VENV)/.dev-ready ## Generate what is generated: stubs from protos/, SQL from the statements, the shim's constant answers.
 	@$(BIN)/python scripts/generate_stubs.py
+	@$(BIN)/python scripts/generate_sql.py
 	@$(BIN)/python -m fencepost.mcp.generate
 
 .PHONY: pins

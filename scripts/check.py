@@ -28,6 +28,7 @@ STEPS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "protos": ("buf", "lint", "protos"),
         "protos-format": ("buf", "format", "--diff", "--exit-code", "protos"),
         "stubs": ("python", "scripts/generate_stubs.py", "--check"),
+        "statements": ("python", "scripts/generate_sql.py", "--check"),
         "answers": ("python", "-m", "fencepost.mcp.generate", "--check"),
         "pins": ("python", "scripts/pins.py", "--check"),
         "places": ("python", "scripts/places.py"),

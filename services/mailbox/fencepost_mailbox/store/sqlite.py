@@ -29,7 +29,7 @@ from fencepost_mailbox.domain.values import (
     Record,
     ReplyStatus,
 )
-from fencepost_mailbox.store import statements as sql
+from fencepost_mailbox.store import sqlite_statements as sql
 from fencepost_mailbox.store.protocol import (
     Applied,
     Credential,
