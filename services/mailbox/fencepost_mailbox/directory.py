@@ -143,6 +143,8 @@ class Mirror:
                 del self._names[before.project_id, before.name]
             self._agents[agent.agent_id] = agent
             self._names[agent.project_id, agent.name] = agent.agent_id
+        # Where a credential was given another token, the one before must not go on speaking for it.
+        self._drop([credential.credential_id for credential in credentials])
         for credential in credentials:
             self._hash_of[credential.credential_id] = credential.token_sha256
             self._callers[credential.token_sha256] = caller_of(credential)
@@ -181,7 +183,7 @@ class Mirror:
         caller = self._callers.get(token_sha256)
         if caller is not None:
             return caller
-        credential = await self._asked(self._sessions.lookup_credential(token_sha256))
+        credential = await self._asked(lambda: self._sessions.lookup_credential(token_sha256))
         if credential is None:
             raise Unauthenticated(
                 "nobody holds this credential; nothing was written",
@@ -201,7 +203,7 @@ class Mirror:
             named = self._names.get((project_id, target))
             if named is not None:
                 return self._agents[named]
-        agent = await self._asked(self._sessions.lookup_agent(project_id, target))
+        agent = await self._asked(lambda: self._sessions.lookup_agent(project_id, target))
         if agent is not None and agent.project_id == project_id:
             return agent
         near = self._near_miss(project_id, target)
@@ -220,10 +222,10 @@ class Mirror:
                 return agent.name
         return ""
 
-    async def _asked(self, question: Awaitable[T]) -> T:
+    async def _asked(self, question: Callable[[], Awaitable[T]]) -> T:
         try:
             async with asyncio.timeout(LOOKUP_MS_MAX / 1000), self._lookups:
-                return await question
+                return await question()
         except (Unreachable, TimeoutError):
             raise DependencyDown(
                 "sessions does not answer, so this cannot be checked; nothing was written",

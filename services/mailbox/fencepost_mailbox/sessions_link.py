@@ -10,19 +10,13 @@ from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost_kit.ids import uuid_text
 from fencepost_mailbox.directory import Unreachable, Update
-from fencepost_mailbox.domain.refusals import InvalidTarget, MailboxRefusal
+from fencepost_mailbox.domain.refusals import AmbiguousTarget, InvalidTarget
 from fencepost_mailbox.domain.values import Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
 from fencepost_mailbox.translate import agent_from_proto, credential_from_proto, update_from_proto
 
 FOLLOWER: Final = "mailbox"
 _NOT_FOUND: Final = "not_found"
-
-
-class AmbiguousTarget(MailboxRefusal):
-    """Several agents have the name."""
-
-    reason = "ambiguous_target"
 
 
 class SessionsLink:

@@ -49,6 +49,7 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.InvalidCursor: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.ExpiredCursor: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.InvalidTarget: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.AmbiguousTarget: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.NotFound: grpc.StatusCode.NOT_FOUND,
         refusals.SelfRequest: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
@@ -140,7 +141,7 @@ def token_of(text: str) -> bytes:
         raw = bytes.fromhex(text)
     except ValueError:
         raw = b""
-    return raw if len(raw) == 16 else b""
+    return raw if len(raw) == 16 and raw.hex() == text else b""
 
 
 def optional_uuid(text: str) -> bytes | None:
@@ -211,7 +212,13 @@ def send_command(request: pb.SendRequest) -> admit.Command:
 
 
 def request_command(request: pb.RequestRequest) -> admit.Command:
-    """Return the command of a Request."""
+    """Return the command of a Request.
+
+    Raises:
+        Malformed: `completion` is a value that nobody knows.
+    """
+    if request.completion not in (pb.COMPLETION_UNSPECIFIED, pb.COMPLETION_AUTOMATIC, pb.COMPLETION_EXPLICIT):
+        raise Malformed("completion is automatic or explicit; nothing was written")
     explicit = request.completion == pb.COMPLETION_EXPLICIT
     return admit.Command(
         kind=Kind.REQUEST,
@@ -243,7 +250,7 @@ def settle_command(request: pb.SettleKeyRequest) -> settle_key.Command:
     """Return the command of a SettleKey.
 
     Raises:
-        Malformed: no call is described.
+        Malformed: no call is described, or one that would be malformed.
     """
     which = request.WhichOneof("call")
     if which == "send":

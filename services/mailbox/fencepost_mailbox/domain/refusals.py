@@ -68,6 +68,12 @@ class InvalidTarget(MailboxRefusal):
     reason = "invalid_target"
 
 
+class AmbiguousTarget(MailboxRefusal):
+    """Several agents have the name."""
+
+    reason = "ambiguous_target"
+
+
 class NotFound(MailboxRefusal):
     """No such agent or record, or none that the caller may see."""
 
