@@ -274,8 +274,14 @@ class GroupCommit(Generic[Tx]):
         self._busy = False
         # Also those whose caller left meanwhile: what they wrote is there, and others wait for it.
         values = [entry.value for entry in batch.entries if entry.error is None]
-        if values:
-            self._on_commit(values)
+        try:
+            if values:
+                self._on_commit(values)
+        finally:
+            # Also where a listener fails: what is durable is durable, and its callers wait for nothing else.
+            self._answer(batch)
+
+    def _answer(self, batch: _Batch) -> None:
         for entry in batch.entries:
             if entry.future.done():
                 continue
