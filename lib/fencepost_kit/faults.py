@@ -20,6 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from fencepost.home import SERVICES
 from fencepost_kit.refusal import StartRefused
 
 VARIABLE: Final = "FENCEPOST_FAULTS"
@@ -117,13 +118,23 @@ def _parse(rule: str) -> tuple[str, _Fault]:
     )
 
 
+def armed() -> tuple[str, ...]:
+    """Return the names of the points at which something is armed."""
+    return tuple(sorted(_armed))
+
+
 def refuse_unknown() -> None:
-    """Refuse to run where a fault is armed at a point that nobody registered: it would never fire, and a test lie.
+    """Refuse to run where a fault is armed at a point that does not exist: it would never fire, and a test lie.
+
+    The first word of a name says whose point it is. Those of other services of the home are left to them: they share
+    the environment.
 
     Raises:
         InvalidFaults: it names the points that exist.
     """
-    unknown = sorted(set(_armed) - set(POINTS))
+    ours = {name.partition(".")[0] for name in POINTS}
+    others = set(SERVICES) - ours
+    unknown = sorted(name for name in _armed if name not in POINTS and name.partition(".")[0] not in others)
     if unknown:
         raise InvalidFaults(
             f"{VARIABLE}: no fault point {', '.join(unknown)} in this process",

@@ -266,9 +266,13 @@ def run(main: Main, *, service: str = "fencepost", level: str = "info") -> int:
     """
     os.umask(0o077)
     logs.configure(service, level)
+    # The C core writes its own lines to standard error, which are no JSON and speak of ordinary disconnections.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     parent = os.environ.pop(PARENT_VARIABLE, "")
     try:
         faults.arm_from_environment()
+        if faults.ARMED:
+            _log.warning("faults_armed", points=faults.armed())
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(_supervised(main, int(parent) if parent.isdigit() else 0))
     except (Refusal, Refused) as refusal:

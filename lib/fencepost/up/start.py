@@ -23,7 +23,7 @@ from fencepost.up.table import TABLE, Row, plan, table_to_json
 from fencepost_kit.files import Owner, OwnerLock, home_refusals, owner_of
 from fencepost_kit.refusal import Refusal
 
-DETACH_MS_MAX: Final = 60_000
+DETACH_MS_MAX: Final = 120_000
 DETACH_POLL_MS: Final = 20
 STOP_S_MAX: Final = 30.0
 EXIT_FAILED: Final = 1

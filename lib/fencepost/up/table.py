@@ -10,7 +10,7 @@ from typing import Final
 from fencepost.errors import Refused
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
 
-READY_MS_MAX: Final = 20_000
+READY_MS_MAX: Final = 30_000
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -256,6 +256,7 @@ def test_what_services_write_is_in_their_logs_which_are_turned_at_their_limit(co
     assert json.loads(lines[-1])["event"] == "stopped"
 
 
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="reads a process's environment in /proc")
 def test_a_service_is_not_lent_the_identity_of_the_shell_that_starts_it(compose: Up) -> None:
     lent = {"FENCEPOST_SESSION_ID": "x", "FENCEPOST_CREDENTIAL_FILE": "y", "FENCEPOST_GENERATION": "1"}
     supervisor = compose.spawn("--services", "alpha", env={**lent, "FENCEPOST_OTHER": "kept"})

@@ -18,11 +18,11 @@ from fencepost_testing.processes import dying_with_us, environment
 
 FAKES = {name: f"fencepost_testing.fakes.{name}" for name in ("alpha", "beta", "gamma")}
 TABLE = (
-    Row(name="alpha", module=FAKES["alpha"], ready_ms_max=8_000),
-    Row(name="beta", module=FAKES["beta"], after=("alpha",), ready_ms_max=8_000),
-    Row(name="gamma", module=FAKES["gamma"], after=("beta",), ready_ms_max=8_000),
+    Row(name="alpha", module=FAKES["alpha"], ready_ms_max=30_000),
+    Row(name="beta", module=FAKES["beta"], after=("alpha",), ready_ms_max=30_000),
+    Row(name="gamma", module=FAKES["gamma"], after=("beta",), ready_ms_max=30_000),
 )
-WAIT_S_MAX = 20.0
+WAIT_S_MAX = 40.0
 POLL_S = 0.02
 
 
@@ -37,6 +37,9 @@ def until(condition: Callable[[], Any], what: str, *, timeout_s: float = WAIT_S_
 
 def is_alive(pid: int) -> bool:
     """Whether a process exists and is no zombie."""
+    if sys.platform != "linux":
+        found = subprocess.run(["ps", "-o", "stat=", "-p", str(pid)], capture_output=True, text=True, check=False)
+        return bool(found.stdout.strip()) and "Z" not in found.stdout
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):

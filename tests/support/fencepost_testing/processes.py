@@ -24,7 +24,7 @@ from fencepost.sessions.v1 import sessions_pb2, sessions_pb2_grpc
 from fencepost_kit import launch
 from fencepost_kit.probe import until_ready
 
-READY_S_MAX: Final = 20.0
+READY_S_MAX: Final = 40.0
 END_S_MAX: Final = 15.0
 TAIL_CHARS_MAX: Final = 6000
 SUPPORT: Final = Path(__file__).resolve().parents[1]

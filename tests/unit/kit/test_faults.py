@@ -119,7 +119,25 @@ def test_a_fault_at_a_point_that_does_not_exist_is_refused_with_those_that_do() 
         faults.refuse_unknown()
     assert "testing.point" in caught.value.hint
     faults.arm("testing.point=kill")
+    assert faults.armed() == ("testing.point",)
     faults.refuse_unknown()
+
+
+@pytest.mark.requirement("kit.a-fault-that-cannot-fire-is-refused")
+@pytest.mark.parametrize(
+    ("name", "refused"),
+    [("mailbox.commit.after", False), ("testing.other.point", True), ("mailbx.commit.after", True)],
+    ids=["another service's", "ours, misspelt", "nobody's"],
+)
+def test_points_of_other_services_are_left_to_them(name: str, refused: bool) -> None:
+    faults.POINTS.clear()
+    faults.register(POINT, "in the middle of a test")
+    faults.arm(f"{name}=kill")
+    if refused:
+        with pytest.raises(InvalidFaults):
+            faults.refuse_unknown()
+    else:
+        faults.refuse_unknown()
 
 
 @pytest.mark.parametrize("name", ["", "single", "Upper.case", "a..b", "a.b-c", ".a", "a."])

@@ -150,7 +150,7 @@ async def test_an_admitted_call_reaches_its_method_with_its_caller(name: str) ->
 async def test_no_kind_of_method_answers_without_one_known_credential(name: str, metadata: Any) -> None:
     servicer = Servicer(lambda text, _: text)
     async with serving(servicer) as stub:
-        error = await failure(stub, name, metadata=metadata, timeout=5)
+        error = await failure(stub, name, metadata=metadata, timeout=5, silent=True)
     assert error.code() is grpc.StatusCode.UNAUTHENTICATED
     detail = detail_of(error)
     assert detail is not None
@@ -169,7 +169,7 @@ async def test_every_kind_of_method_is_open_to_exactly_the_roles_of_its_rule(nam
         if role in OPEN:
             assert (await stub.call(name, "hello", **as_role(role)))[-1] == "hello"
             return
-        error = await failure(stub, name, **as_role(role))
+        error = await failure(stub, name, silent=True, **as_role(role))
     assert error.code() is grpc.StatusCode.PERMISSION_DENIED
     detail = detail_of(error)
     assert detail is not None
@@ -317,7 +317,7 @@ async def test_each_outcome_is_observed_once_with_its_duration(name: str) -> Non
         await stub.call(name, "hello", **as_role())
         for text in ("refuse", "break"):
             await failure(stub, name, text, **as_role())
-        await failure(stub, name, metadata=(), timeout=5)
+        await failure(stub, name, metadata=(), timeout=5, silent=True)
 
     def count(outcome: str) -> float | None:
         labels = {"service": "testing", "method": name, "outcome": outcome}
@@ -333,7 +333,7 @@ async def test_a_closed_gate_refuses_every_kind_of_method_as_draining(name: str)
     gate.closed = True
     servicer = Servicer(lambda text, _: text)
     async with serving(servicer, gate=gate) as stub:
-        error = await failure(stub, name, **as_role())
+        error = await failure(stub, name, silent=True, **as_role())
     assert error.code() is grpc.StatusCode.UNAVAILABLE
     detail = detail_of(error)
     assert detail is not None
