@@ -42,7 +42,8 @@ def open_link(
 
 def _no_identity(call: Call, refused: Refused) -> bytes:
     code = _NO_SENDER[0] if refused.reason in _NO_SENDER else refused.reason
-    return wire.tool_error(call.id_text, code=code, message=f"{refused.message}.", hint=refused.hint)
+    message = f"{refused.message[:1].upper()}{refused.message[1:]}."
+    return wire.tool_error(call.id_text, code=code, message=message, hint=refused.hint)
 
 
 def examine(call: Call) -> bytes | None:

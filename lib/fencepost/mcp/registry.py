@@ -406,7 +406,7 @@ def examine(params: Mapping[str, Any]) -> Checked | Malformed:
         return Checked(tool=tool, arguments=tool.check(params.get("arguments", {})))
     except Problem as problem:
         return Malformed(
-            message=f"{problem}. Nothing was done.",
+            message=f"{problem}; nothing was done.",
             hint=f"Correct the arguments of {tool.name} and call it again.",
             protocol=False,
         )

@@ -18,7 +18,7 @@ import sys
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from fencepost import __version__
 from fencepost.client import Channels
@@ -164,9 +164,9 @@ class _Connection(asyncio.Protocol):
     # asyncio.Protocol.
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=OUT_BYTES_HIGH)
+        # uvloop's transports are transports without saying so.
+        self._transport = cast("asyncio.Transport", transport)
+        self._transport.set_write_buffer_limits(high=OUT_BYTES_HIGH)
         if _peer_uid(transport.get_extra_info("socket")) != os.geteuid():
             _log.warning("foreign_peer_refused")
             self._refuse("permission_denied", "this edge serves another user; nothing was done", hint="")

@@ -25,20 +25,38 @@ def encoded(payload: Payload) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
-def _words(enum: Any, prefix: str) -> dict[int, str]:
-    return {number: name.removeprefix(prefix).lower() for name, number in enum.items()}
+class _Words(dict[int, str]):
+    """The words of an enumeration. What is unspecified, or newer than this table, is unknown and never a guess."""
+
+    def __init__(self, enum: Any, prefix: str) -> None:
+        super().__init__({number: name.removeprefix(prefix).lower() for name, number in enum.items() if number})
+
+    def __missing__(self, _number: int) -> str:
+        return UNKNOWN
 
 
-DELIVERY: Final = _words(mailbox.DeliveryState, "DELIVERY_STATE_")
-ANSWER: Final = _words(mailbox.AnswerState, "ANSWER_STATE_")
-KIND: Final = _words(mailbox.RecordKind, "RECORD_KIND_")
-ORIGIN: Final = _words(mailbox.Origin, "ORIGIN_")
-REPLY: Final = _words(mailbox.ReplyStatus, "REPLY_STATUS_")
-READER: Final = _words(mailbox.RecipientReader, "RECIPIENT_READER_")
-ROLE: Final = _words(common.Role, "ROLE_")
+UNKNOWN: Final = "unknown"
 
-# Who has not taken a request yet, who has; everything else is the dispatcher's (M027).
-_OWNER: Final = {"admitted": "unclaimed", "exposed": "receiver"}
+
+DELIVERY: Final = _Words(mailbox.DeliveryState, "DELIVERY_STATE_")
+ANSWER: Final = _Words(mailbox.AnswerState, "ANSWER_STATE_")
+KIND: Final = _Words(mailbox.RecordKind, "RECORD_KIND_")
+ORIGIN: Final = _Words(mailbox.Origin, "ORIGIN_")
+REPLY: Final = _Words(mailbox.ReplyStatus, "REPLY_STATUS_")
+READER: Final = _Words(mailbox.RecipientReader, "RECIPIENT_READER_")
+ROLE: Final = _Words(common.Role, "ROLE_")
+
+# Who has a request, as far as its state tells (M027).
+_OWNER: Final = {
+    "admitted": "unclaimed",
+    "exposed": "receiver",
+    "claimed": "scheduler",
+    "visible": "scheduler",
+    "accepted": "scheduler",
+    "uncertain": "scheduler",
+    "failed": "scheduler",
+    UNKNOWN: UNKNOWN,
+}
 
 # So that a sender does not take being stored for being read.
 _READER_HINT: Final = {
@@ -137,7 +155,7 @@ def request_result(_request: mailbox.RequestRequest, response: mailbox.RequestRe
         "operation": "followup_task",
         "request_id": request_id,
         "interaction_id": request_id,
-        "delivery_owner": _OWNER.get(DELIVERY[response.delivery_state], "scheduler"),
+        "delivery_owner": _OWNER[DELIVERY[response.delivery_state]],
         "answer_state": ANSWER[response.answer_state],
         **_delivery(response),
     }

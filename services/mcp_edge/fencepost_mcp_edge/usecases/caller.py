@@ -15,6 +15,8 @@ KEY_BYTES_MAX: Final = 256
 BUDGETS: Final = Budgets(ready_ms=10_000, call_ms=10_000, settle_ms=20_000)
 # For a mutation whose answer was lost with an earlier edge: there is nothing to do but to go on asking.
 SETTLE_BUDGETS: Final = Budgets(ready_ms=20_000, call_ms=20_000, settle_ms=20_000)
+# For what an answer can do without.
+BRIEF_BUDGETS: Final = Budgets(ready_ms=2_000, call_ms=2_000, settle_ms=0)
 
 
 class Caller:
@@ -24,6 +26,7 @@ class Caller:
         """Build the faces. `tell` sends the shim a word about the connection."""
         self.mailbox: Final = Mailbox(channels, hello.token, budgets=BUDGETS)
         self.settling: Final = Mailbox(channels, hello.token, budgets=SETTLE_BUDGETS)
+        self.brief: Final = Mailbox(channels, hello.token, budgets=BRIEF_BUDGETS)
         self.sessions: Final = Sessions(channels, hello.token, budgets=BUDGETS)
         self._channels = channels
         self._hello = hello

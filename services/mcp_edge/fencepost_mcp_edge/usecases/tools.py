@@ -100,7 +100,7 @@ async def _list_agents(asking: Asking) -> Payload:
         asking.caller.agent_id(),
     )
     try:
-        readers = await asking.caller.mailbox.list_readers([agent.agent_id for agent in page.agents])
+        readers = await asking.caller.brief.list_readers([agent.agent_id for agent in page.agents])
         known = translate.readings(readers)
     except FencepostError:
         # Who exists is known all the same; the listing says what is not.
