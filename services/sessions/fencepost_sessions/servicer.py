@@ -32,7 +32,7 @@ from fencepost_sessions.usecases.watch_directory import watch_directory
 READ_MS_MAX: Final = 5_000
 WRITE_MS_MAX: Final = 15_000
 # A watch that is older is ended as DEADLINE_EXCEEDED; its follower goes on from its revision.
-WATCH_MS_MAX: Final = 3_600_000
+WATCH_MS_MAX: Final = 24 * 3600 * 1000
 
 _ANYBODY: Final = frozenset(Role)
 _READERS: Final = frozenset({Role.AGENT, Role.COORDINATOR, Role.OPERATOR})
@@ -66,33 +66,27 @@ class SessionsServicer:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    async def Describe(self, _request: pb.DescribeRequest, _call: Call) -> pb.DescribeResponse:
-        """Tell what runs here."""
+    async def Describe(self, request: pb.DescribeRequest, call: Call) -> pb.DescribeResponse:
         return translate.description_to_proto(await describe(self._ports))
 
-    async def GetCaller(self, _request: pb.GetCallerRequest, call: Call) -> pb.GetCallerResponse:
-        """Tell who the caller is."""
+    async def GetCaller(self, request: pb.GetCallerRequest, call: Call) -> pb.GetCallerResponse:
         return translate.caller_to_proto(await get_caller(self._ports, caller_from_kit(call.caller)))
 
     async def EnsureProject(self, request: pb.EnsureProjectRequest, call: Call) -> pb.EnsureProjectResponse:
-        """Create the project of a location, or answer the one that stands."""
         wanted = translate.ensure_project_from_proto(request)
         return translate.project_stands_to_proto(
             await ensure_project(self._ports, caller_from_kit(call.caller), wanted)
         )
 
-    async def ListProjects(self, request: pb.ListProjectsRequest, _call: Call) -> pb.ListProjectsResponse:
-        """List projects."""
+    async def ListProjects(self, request: pb.ListProjectsRequest, call: Call) -> pb.ListProjectsResponse:
         page = await list_projects(self._ports, page_size=request.page_size, page_token=request.page_token)
         return translate.projects_to_proto(page)
 
     async def CreateAgent(self, request: pb.CreateAgentRequest, call: Call) -> pb.CreateAgentResponse:
-        """Create an agent and its credential."""
         wanted = translate.create_agent_from_proto(request)
         return translate.agent_created_to_proto(*await create_agent(self._ports, caller_from_kit(call.caller), wanted))
 
     async def ListAgents(self, request: pb.ListAgentsRequest, call: Call) -> pb.ListAgentsResponse:
-        """List agents."""
         page = await list_agents(
             self._ports,
             caller_from_kit(call.caller),
@@ -103,55 +97,46 @@ class SessionsServicer:
         return translate.agents_to_proto(page)
 
     async def GetAgent(self, request: pb.GetAgentRequest, call: Call) -> pb.GetAgentResponse:
-        """Show an agent."""
         shown = await get_agent(
             self._ports, caller_from_kit(call.caller), target=request.target, project_id=request.project_id
         )
         return translate.agent_shown_to_proto(shown)
 
     async def UpdateAgent(self, request: pb.UpdateAgentRequest, call: Call) -> pb.UpdateAgentResponse:
-        """Change an agent."""
         wanted = translate.update_agent_from_proto(request)
         return translate.agent_updated_to_proto(await update_agent(self._ports, caller_from_kit(call.caller), wanted))
 
     async def BeginGeneration(self, request: pb.BeginGenerationRequest, call: Call) -> pb.BeginGenerationResponse:
-        """Begin the next life of an agent."""
         wanted = translate.begin_generation_from_proto(request)
         return translate.generation_begun_to_proto(
             *await begin_generation(self._ports, caller_from_kit(call.caller), wanted)
         )
 
-    async def ListCredentials(self, request: pb.ListCredentialsRequest, _call: Call) -> pb.ListCredentialsResponse:
-        """List credentials without secrets."""
+    async def ListCredentials(self, request: pb.ListCredentialsRequest, call: Call) -> pb.ListCredentialsResponse:
         page = await list_credentials(
             self._ports, agent_id=request.agent_id, page_size=request.page_size, page_token=request.page_token
         )
         return translate.credentials_to_proto(page)
 
-    async def RevokeCredential(self, request: pb.RevokeCredentialRequest, _call: Call) -> pb.RevokeCredentialResponse:
-        """Remove a credential."""
+    async def RevokeCredential(self, request: pb.RevokeCredentialRequest, call: Call) -> pb.RevokeCredentialResponse:
         return translate.revoked_to_proto(await revoke_credential(self._ports, request.credential_id))
 
-    async def LookupAgent(self, request: pb.LookupAgentRequest, _call: Call) -> pb.LookupAgentResponse:
-        """Find an agent for a follower."""
+    async def LookupAgent(self, request: pb.LookupAgentRequest, call: Call) -> pb.LookupAgentResponse:
         found = await lookup_agent(self._ports, project_id=request.project_id, target=request.target)
         return translate.agent_found_to_proto(*found)
 
-    async def LookupCredential(self, request: pb.LookupCredentialRequest, _call: Call) -> pb.LookupCredentialResponse:
-        """Find a credential for a follower."""
+    async def LookupCredential(self, request: pb.LookupCredentialRequest, call: Call) -> pb.LookupCredentialResponse:
         return translate.credential_found_to_proto(*await lookup_credential(self._ports, request.token_sha256))
 
     async def WatchDirectory(
         self, request: pb.WatchDirectoryRequest, call: Call
     ) -> AsyncIterator[pb.WatchDirectoryResponse]:
-        """Stream the directory."""
         steps = watch_directory(self._ports, caller_from_kit(call.caller), translate.watch_from_proto(request))
         async with aclosing(steps):
             async for step in steps:
                 yield translate.step_to_proto(step)
 
     async def ConfirmRevision(self, request: pb.ConfirmRevisionRequest, call: Call) -> pb.ConfirmRevisionResponse:
-        """Take a follower's confirmation."""
         await confirm_revision(
             self._ports,
             caller_from_kit(call.caller),

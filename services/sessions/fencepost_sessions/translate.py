@@ -30,7 +30,7 @@ from fencepost_sessions.usecases.revoke_credential import Revoked
 from fencepost_sessions.usecases.update_agent import AgentUpdated, UpdateAgent
 from fencepost_sessions.usecases.watch_directory import WatchDirectory
 
-STATUSES: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
+STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
     {
         refusals.InvalidName: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidRole: grpc.StatusCode.INVALID_ARGUMENT,

@@ -10,19 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from prometheus_client import CollectorRegistry
+
 from fencepost import __version__
 from fencepost.home import SESSIONS, Home
 from fencepost.sessions.v1 import sessions_pb2, sessions_pb2_grpc
-from fencepost_kit import faults, identity, logs
+from fencepost_kit import identity, logs
 from fencepost_kit.clock import SYSTEM_CLOCK, Clock
 from fencepost_kit.guard import Gate, guarded
 from fencepost_kit.ids import IdMint
+from fencepost_kit.metrics import RpcMetrics
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_sessions.credential_files import HomeCredentialFiles
 from fencepost_sessions.servicer import RULES, SessionsServicer
 from fencepost_sessions.settings import Settings
 from fencepost_sessions.store.sqlite import SqliteStore
-from fencepost_sessions.translate import STATUSES, caller_of_credential
+from fencepost_sessions.translate import STATUS_OF, caller_of_credential
 from fencepost_sessions.usecases.bells import Bells
 from fencepost_sessions.usecases.followers import Followers
 from fencepost_sessions.usecases.identify import holder_of
@@ -99,7 +102,8 @@ def register(parts: Parts, server: object, gate: Gate | None = None) -> None:
         descriptor=SERVICE,
         rules=RULES,
         identify=identity.CachedIdentify(_lookup(parts)),
-        statuses=STATUSES,
+        statuses=STATUS_OF,
+        observe=RpcMetrics(service=SESSIONS, registry=CollectorRegistry()),
         gate=gate,
     )
     sessions_pb2_grpc.add_SessionsServiceServicer_to_server(servicer, server)  # type: ignore[arg-type]
@@ -118,7 +122,6 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
     Raises:
         Refusal: nothing was started (another owner, an unusable home or database).
     """
-    faults.arm_from_environment()
     failed: list[BaseException] = []
 
     def on_fatal(error: BaseException) -> None:

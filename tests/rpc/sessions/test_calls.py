@@ -123,9 +123,7 @@ async def test_projects_are_listed_oldest_first_in_pages(running: Running) -> No
     made = [await running.project(f"/w/{name}") for name in "cab"]
     first = await running.operator("ListProjects", pb.ListProjectsRequest(page_size=2))
     assert list(first.projects) == made[:2]
-    rest = await running.operator(
-        "ListProjects", pb.ListProjectsRequest(page_size=2, page_token=first.next_page_token)
-    )
+    rest = await running.operator("ListProjects", pb.ListProjectsRequest(page_size=2, page_token=first.next_page_token))
     assert list(rest.projects) == made[2:]
     assert rest.next_page_token == ""
 
@@ -257,13 +255,32 @@ async def test_a_malformed_agent_is_refused_and_leaves_nothing(
     assert not (await running.operator("CreateAgent", pb.CreateAgentRequest(**good))).duplicate
 
 
+async def test_a_full_project_and_a_full_home_refuse_one_more(
+    running: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost_sessions.domain.agents.AGENTS_PER_PROJECT_MAX", 2)
+    monkeypatch.setattr("fencepost_sessions.domain.projects.PROJECTS_MAX", 2)
+    here, there = await running.project("/w/here"), await running.project("/w/there")
+    assert (await refusal_of(running.project("/w/elsewhere"))).reason == "limit_reached"
+    assert await running.project("/w/here") == here
+    for name in ("ann", "bob"):
+        await running.create(name, here)
+    refused = await refusal_of(running.create("cat", here))
+    assert (refused.reason, refused.may_resend) == ("limit_reached", False)
+    assert (await running.create("cat", there)).name == "cat"
+
+
 # --- ListAgents, GetAgent --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.requirement("sessions.agents-see-their-own-project")
 async def test_an_agent_sees_its_own_project_and_the_operator_sees_all(running: Running) -> None:
     here, there = await running.project("/w/here"), await running.project("/w/there")
-    ann, bob, cat = await running.create("ann", here), await running.create("Bob", here), await running.create("cat", there)
+    ann, bob, cat = (
+        await running.create("ann", here),
+        await running.create("Bob", here),
+        await running.create("cat", there),
+    )
     listed = await running.agent(ann)("ListAgents", pb.ListAgentsRequest())
     assert list(listed.agents) == [ann, bob]
     asked = pb.ListAgentsRequest(project_id=here.project_id)
@@ -335,9 +352,13 @@ async def test_an_agent_is_shown_by_exact_name_or_uuid(running: Running) -> None
     assert unknown.hint
 
 
-@pytest.mark.parametrize("target", ["", " bob", "all", "*", "BROADCAST", "class:x", "t" * 65, "t" * 5000, "{" + MISSING + "}"])
+@pytest.mark.parametrize(
+    "target", ["", " bob", "all", "*", "BROADCAST", "class:x", "t" * 65, "t" * 5000, "{" + MISSING + "}"]
+)
 async def test_a_target_that_is_no_single_agent_is_refused(running: Running, target: str) -> None:
-    assert (await refusal_of(running.operator("GetAgent", pb.GetAgentRequest(target=target)))).reason == "invalid_target"
+    assert (
+        await refusal_of(running.operator("GetAgent", pb.GetAgentRequest(target=target)))
+    ).reason == "invalid_target"
 
 
 @pytest.mark.requirement("sessions.agents-see-their-own-project")
@@ -521,7 +542,9 @@ async def test_only_so_many_old_lives_are_remembered(running: Running) -> None:
         tokens.append(running.token_of(agent))
     assert (await running.with_token(tokens[0])("GetCaller", pb.GetCallerRequest())).credential.generation == 1
     await running.begin(agent)
-    assert (await refusal_of(running.with_token(tokens[0])("GetCaller", pb.GetCallerRequest()))).reason == "unauthenticated"
+    assert (
+        await refusal_of(running.with_token(tokens[0])("GetCaller", pb.GetCallerRequest()))
+    ).reason == "unauthenticated"
     assert (await running.with_token(tokens[1])("GetCaller", pb.GetCallerRequest())).credential.generation == 2
     listed = await running.operator("ListCredentials", pb.ListCredentialsRequest(agent_id=agent.agent_id))
     assert len(listed.credentials) == OLD_CREDENTIALS_KEPT_MAX + 1
@@ -609,9 +632,7 @@ async def test_credentials_are_listed_oldest_first_without_hashes(running: Runni
     assert [one.label for one in listed] == ["operator", "mailbox", "mcp_edge", "providers", "ann", "ann"]
     assert [one.revision for one in listed] == sorted(one.revision for one in listed)
     assert all(one.token_sha256 == b"" for one in listed)
-    first = await running.operator(
-        "ListCredentials", pb.ListCredentialsRequest(agent_id=agent.agent_id, page_size=1)
-    )
+    first = await running.operator("ListCredentials", pb.ListCredentialsRequest(agent_id=agent.agent_id, page_size=1))
     assert [one.generation for one in first.credentials] == [1]
     rest = pb.ListCredentialsRequest(agent_id=agent.agent_id, page_size=1, page_token=first.next_page_token)
     assert [one.generation for one in (await running.operator("ListCredentials", rest)).credentials] == [2]
@@ -620,7 +641,9 @@ async def test_credentials_are_listed_oldest_first_without_hashes(running: Runni
 
 
 @pytest.mark.requirement("sessions.revocation-is-the-rows-absence")
-async def test_a_revoked_credential_is_unauthenticated_at_once_and_its_removal_is_answered_again(running: Running) -> None:
+async def test_a_revoked_credential_is_unknown_at_once_and_its_removal_is_answered_again(
+    running: Running,
+) -> None:
     agent = await running.create("ann")
     caller = running.agent(agent)
     await caller("GetCaller", pb.GetCallerRequest())
@@ -635,7 +658,9 @@ async def test_a_revoked_credential_is_unauthenticated_at_once_and_its_removal_i
     assert await running.operator("RevokeCredential", revoking) == first
 
 
-@pytest.mark.parametrize(("credential_id", "reason"), [("", "invalid_argument"), ("x", "invalid_argument"), (MISSING, "not_found")])
+@pytest.mark.parametrize(
+    ("credential_id", "reason"), [("", "invalid_argument"), ("x", "invalid_argument"), (MISSING, "not_found")]
+)
 async def test_an_unknown_credential_is_not_revoked(running: Running, credential_id: str, reason: str) -> None:
     before = await revision_of(running)
     request = pb.RevokeCredentialRequest(credential_id=credential_id)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import grpc
+import pytest
 
 from fencepost.errors import FencepostError, Refused, error_of
 from fencepost.home import SESSIONS, Home, read_credential
@@ -85,6 +87,11 @@ class Running:
         await self.stop()
         await self.start()
 
+    @property
+    def channel(self) -> grpc.aio.Channel:
+        assert self._channel is not None
+        return self._channel
+
     def with_token(self, token: str | None) -> As:
         return As(sessions_pb2_grpc.SessionsServiceStub(self._channel), token)
 
@@ -125,9 +132,14 @@ def key() -> str:
 
 async def refusal_of(call: Awaitable[Any]) -> Refused:
     """Return the refusal in which a call must end."""
-    try:
-        answer = await call
-    except FencepostError as error:
-        assert isinstance(error, Refused), f"an outcome that is no refusal: {error!r}"
-        return error
-    raise AssertionError(f"not refused: {answer}")
+    with pytest.raises(FencepostError) as ended:
+        await call
+    assert isinstance(ended.value, Refused), f"an outcome that is no refusal: {ended.value!r}"
+    return ended.value
+
+
+async def until(condition: Callable[[], bool], seconds: float = CALL_S_MAX) -> None:
+    """Wait until `condition` holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - what is waited for happens in another process or task, without an event
+            await asyncio.sleep(0.002)

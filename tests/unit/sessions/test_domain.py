@@ -10,15 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost_kit.refusal import Malformed
+from fencepost_kit.serve import MESSAGE_BYTES_MAX as MESSAGE_BYTES_OF_TRANSPORT
+from fencepost_sessions import translate
 from fencepost_sessions.domain.agents import (
     Agent,
     AgentChange,
+    agent_bytes,
     changed,
     check_room_for_agent,
     next_life,
     provider_name,
 )
-from fencepost_sessions.domain.credentials import Credential, Minted, credential_of_agent, outlived
+from fencepost_sessions.domain.credentials import Credential, Minted, credential_bytes, credential_of_agent, outlived
 from fencepost_sessions.domain.directory import (
     Changes,
     Directory,
@@ -34,6 +37,7 @@ from fencepost_sessions.domain.limits import (
     AGENTS_PER_PROJECT_MAX,
     CHANGES_PER_MESSAGE_MAX,
     IDEMPOTENCY_KEY_BYTES_MAX,
+    MESSAGE_BYTES_MAX,
     NAME_CHARS_MAX,
     NAME_INPUT_BYTES_MAX,
     OLD_CREDENTIALS_KEPT_MAX,
@@ -59,7 +63,13 @@ from fencepost_sessions.domain.paging import (
     page_rows,
 )
 from fencepost_sessions.domain.paths import name_from_location, project_location, workspace_path
-from fencepost_sessions.domain.projects import ProjectKind, check_room_for_project, project_place
+from fencepost_sessions.domain.projects import (
+    Project,
+    ProjectKind,
+    check_room_for_project,
+    project_bytes,
+    project_place,
+)
 from fencepost_sessions.domain.refusals import (
     EpochMismatch,
     IdempotencyConflict,
@@ -105,7 +115,9 @@ def test_ids_keep_their_value_through_text(value: bytes) -> None:
     assert uuid_bytes(uuid_text(value), what="id") == value
 
 
-@pytest.mark.parametrize("text", ["", "x", "0198C0DE-0000-7000-8000-0000000000AA", "0198c0de000070008000000000000000aa"])
+@pytest.mark.parametrize(
+    "text", ["", "x", "0198C0DE-0000-7000-8000-0000000000AA", "0198c0de000070008000000000000000aa"]
+)
 def test_an_id_in_any_other_form_is_refused_by_the_name_of_its_field(text: str) -> None:
     with pytest.raises(Malformed, match="agent_id"):
         uuid_bytes(text, what="agent_id")
@@ -136,7 +148,9 @@ def test_absolute_canonical_paths_are_kept_as_they_are(path: str) -> None:
     assert project_location(path) == workspace_path(path) == path
 
 
-@pytest.mark.parametrize("path", ["a", "./a", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\0", "/" + "x" * PATH_BYTES_MAX])
+@pytest.mark.parametrize(
+    "path", ["a", "./a", "/a/", "//a", "/a//b", "/./a", "/a/..", "/a\0", "/" + "x" * PATH_BYTES_MAX]
+)
 def test_every_other_path_is_refused(path: str) -> None:
     with pytest.raises(InvalidLocation):
         project_location(path)
@@ -264,9 +278,39 @@ def test_a_page_holds_one_row_to_the_most() -> None:
 
 
 def test_a_page_ends_where_a_row_more_was_found() -> None:
-    assert cut([1, 2, 3], 2) == ((1, 2), 2)
-    assert cut([1, 2], 2) == ((1, 2), None)
-    assert cut([], 2) == ((), None)
+    assert cut([1, 2, 3], 2, lambda _row: 1) == ((1, 2), 2)
+    assert cut([1, 2], 2, lambda _row: 1) == ((1, 2), None)
+    assert cut([], 2, lambda _row: 1) == ((), None)
+
+
+@pytest.mark.requirement("sessions.messages-fit-the-transport")
+def test_a_page_ends_where_a_row_more_would_be_too_many_bytes() -> None:
+    half = MESSAGE_BYTES_MAX // 2
+    assert cut([half, half, 1], 9, int) == ((half, half), half)
+    assert cut([half, half + 1, 1], 9, int) == ((half,), half)
+    assert cut([MESSAGE_BYTES_MAX + 1, 1], 9, int) == ((MESSAGE_BYTES_MAX + 1,), MESSAGE_BYTES_MAX + 1)
+    assert cut([half, half], 9, int) == ((half, half), None)
+
+
+@pytest.mark.requirement("sessions.messages-fit-the-transport")
+def test_the_greatest_page_is_less_than_the_transport_takes() -> None:
+    name = "\U0001f600" * NAME_CHARS_MAX
+    path = "/" + "x" * (PATH_BYTES_MAX - 1)
+    agent = replace(
+        AGENT, name=name, provider="p" * PROVIDER_BYTES_MAX, workspace=path, created_at_ms=2**62, revision=2**62
+    )
+    project = Project(
+        project_id=bytes(16), number=1, kind=ProjectKind.GIT, location=path, name=name, created_at_ms=2**62
+    )
+    credential = replace(a_credential(generation=2**62, revision=2**62), label=name)
+    for row, weigh, message in (
+        (agent, agent_bytes, translate.agent_to_proto(agent)),
+        (project, project_bytes, translate.project_to_proto(project)),
+        (credential, credential_bytes, translate.credential_to_service(credential)),
+    ):
+        # Tag and length of a row in its message take four bytes at most.
+        assert message.ByteSize() + 4 <= weigh(row)  # type: ignore[operator]
+    assert 3 * MESSAGE_BYTES_MAX // 2 < MESSAGE_BYTES_OF_TRANSPORT
 
 
 @given(key=st.text(min_size=1, max_size=NAME_CHARS_MAX), row_id=st.binary(min_size=16, max_size=16))
@@ -364,7 +408,9 @@ def test_following_changes_in_steps_gives_every_row_once_in_order_and_skips_none
     agents = [replace(AGENT, revision=number) for number in range(1, revision + 1) if number % 2]
     credentials = [a_credential(revision=number, number=number) for number in range(1, revision + 1)]
     removals = [
-        Removal(credential_id=bytes(16), revision=number) for number in range(1, revision + 1) for _ in range(number % 3)
+        Removal(credential_id=bytes(16), revision=number)
+        for number in range(1, revision + 1)
+        for _ in range(number % 3)
     ]
     held = data.draw(st.integers(min_value=0, max_value=revision - 1))
     start, steps = held, 0

@@ -156,7 +156,7 @@ def test_a_name_of_exactly_the_greatest_length_is_accepted_and_one_more_is_not()
 
 
 def test_the_longest_name_is_accepted_in_its_longest_spelling() -> None:
-    # Four code points each when decomposed: the bound on what comes in leaves room for every spelling of what is accepted.
+    # Four code points each when decomposed: the bound on what comes in leaves room for every spelling of a name.
     name = "\u1f82" * NAME_CHARS_MAX
     spelled = unicodedata.normalize("NFD", name)
     assert len(spelled.encode()) <= NAME_INPUT_BYTES_MAX

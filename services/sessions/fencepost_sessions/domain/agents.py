@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from fencepost_sessions.domain.limits import AGENTS_PER_PROJECT_MAX, PROVIDER_BYTES_MAX
+from fencepost_sessions.domain.limits import AGENTS_PER_PROJECT_MAX, PROVIDER_BYTES_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.names import Name, flaw_of
 from fencepost_sessions.domain.refusals import InvalidProvider, LimitReached, StaleGeneration
 from fencepost_sessions.domain.roles import Role
@@ -26,6 +26,12 @@ class Agent:
     generation: int
     created_at_ms: int
     revision: int
+
+
+def agent_bytes(agent: Agent) -> int:
+    """Return at least the bytes that an agent takes in a message."""
+    texts = (agent.name, agent.provider, agent.workspace)
+    return ROW_FRAME_BYTES + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

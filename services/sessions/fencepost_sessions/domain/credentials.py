@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost_sessions.domain.agents import Agent
-from fencepost_sessions.domain.limits import OLD_CREDENTIALS_KEPT_MAX
+from fencepost_sessions.domain.limits import OLD_CREDENTIALS_KEPT_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.roles import Role
 
 OPERATOR_LABEL: Final = "operator"
@@ -34,6 +34,11 @@ class Credential:
     appeared_revision: int
     revision: int
     label: str
+
+
+def credential_bytes(credential: Credential) -> int:
+    """Return at least the bytes that a credential takes in a message."""
+    return ROW_FRAME_BYTES + len(credential.label.encode("utf-8", "surrogatepass"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

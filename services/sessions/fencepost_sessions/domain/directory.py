@@ -8,14 +8,18 @@ the whole directory again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Final, Protocol, TypeVar
 
-from fencepost_sessions.domain.agents import Agent
-from fencepost_sessions.domain.credentials import Credential
+from fencepost_sessions.domain.agents import Agent, agent_bytes
+from fencepost_sessions.domain.credentials import Credential, credential_bytes
 from fencepost_sessions.domain.limits import CHANGES_PER_MESSAGE_MAX
+from fencepost_sessions.domain.paging import fitting
 from fencepost_sessions.domain.refusals import EpochMismatch, InvalidRevision
+
+UUID_TEXT_BYTES: Final = 40
+NO_REVISION_IS_LATER: Final = 2**63 - 1
 
 
 class HasRevision(Protocol):
@@ -97,14 +101,12 @@ def step_of_changes(directory: Directory, changes: Changes) -> Step:
     A single revision changes few rows (one agent, its credentials, one batch of removals), so a message never has to
     split one.
     """
-    upto = directory.revision
-    for revisions in (
-        [row.revision for row in changes.agents],
-        [row.revision for row in changes.credentials],
-        [row.revision for row in changes.removals],
-    ):
-        if len(revisions) > CHANGES_PER_MESSAGE_MAX:
-            upto = min(upto, revisions[CHANGES_PER_MESSAGE_MAX] - 1)
+    upto = min(
+        directory.revision,
+        _last_whole(changes.agents, agent_bytes),
+        _last_whole(changes.credentials, credential_bytes),
+        _last_whole(changes.removals, removal_bytes),
+    )
     return Step(
         epoch=directory.epoch,
         revision=upto,
@@ -112,6 +114,17 @@ def step_of_changes(directory: Directory, changes: Changes) -> Step:
         credentials=tuple(_until(changes.credentials, upto)),
         removals=tuple(_until(changes.removals, upto)),
     )
+
+
+def removal_bytes(_removal: Removal) -> int:
+    """Return at least the bytes that a removal takes in a message."""
+    return UUID_TEXT_BYTES
+
+
+def _last_whole(rows: Sequence[Revised], weigh: Callable[[Revised], int]) -> int:
+    """Return the last revision of which every row of this kind fits in a message."""
+    fits = fitting(rows, CHANGES_PER_MESSAGE_MAX, weigh)
+    return rows[len(fits)].revision - 1 if len(fits) < len(rows) else NO_REVISION_IS_LATER
 
 
 def confirmed_revision(directory: Directory, *, epoch: bytes | None, revision: int) -> int:

@@ -34,5 +34,8 @@ NEAR_MISSES_MAX: Final = 3
 AMBIGUOUS_NAMED_MAX: Final = 5
 
 CHANGES_PER_MESSAGE_MAX: Final = 500
+# By the weights below. Half of what the transport takes, so that no page of long paths is ever too large to send.
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+ROW_FRAME_BYTES: Final = 256
 HEARTBEAT_MS: Final = 5000
 WATCHES_MAX: Final = 16

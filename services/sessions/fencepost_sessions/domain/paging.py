@@ -9,11 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, Generic, TypeVar
 
-from fencepost_sessions.domain.limits import PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAGE_TOKEN_BYTES_MAX
+from fencepost_sessions.domain.limits import MESSAGE_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAGE_TOKEN_BYTES_MAX
 from fencepost_sessions.domain.refusals import InvalidCursor, InvalidLimit
 
 T = TypeVar("T")
@@ -113,10 +113,20 @@ def number_position(mark: bytes, token: str) -> NumberPosition:
     return NumberPosition(number=number, row_id=raw[:ID_BYTES])
 
 
-def cut(rows: Sequence[T], size: int) -> tuple[tuple[T, ...], T | None]:
-    """Return the page of `size` rows and, where one row more was found, the last row of the page to go on from."""
-    page = tuple(rows[:size])
-    return page, page[-1] if len(rows) > size else None
+def fitting(rows: Sequence[T], size: int, weigh: Callable[[T], int]) -> tuple[T, ...]:
+    """Return the first rows that make one message: at most `size`, and MESSAGE_BYTES_MAX by weight; at least one."""
+    taken = 0
+    for number, row in enumerate(rows[:size]):
+        taken += weigh(row)
+        if taken > MESSAGE_BYTES_MAX and number:
+            return tuple(rows[:number])
+    return tuple(rows[:size])
+
+
+def cut(rows: Sequence[T], size: int, weigh: Callable[[T], int]) -> tuple[tuple[T, ...], T | None]:
+    """Return a page of `rows` and, where more were found than fit, the last row of the page to go on from."""
+    page = fitting(rows, size, weigh)
+    return page, page[-1] if len(rows) > len(page) else None
 
 
 def _encode(mark: bytes, position: bytes) -> str:

@@ -6,7 +6,7 @@ import enum
 import unicodedata
 from dataclasses import dataclass
 
-from fencepost_sessions.domain.limits import NAME_INPUT_BYTES_MAX, PROJECTS_MAX
+from fencepost_sessions.domain.limits import NAME_INPUT_BYTES_MAX, PROJECTS_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.names import flaw_of
 from fencepost_sessions.domain.paths import name_from_location, project_location
 from fencepost_sessions.domain.refusals import ConflictingKind, InvalidLocation, InvalidName, LimitReached
@@ -29,6 +29,12 @@ class Project:
     location: str
     name: str
     created_at_ms: int
+
+
+def project_bytes(project: Project) -> int:
+    """Return at least the bytes that a project takes in a message."""
+    texts = (project.name, project.location)
+    return ROW_FRAME_BYTES + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

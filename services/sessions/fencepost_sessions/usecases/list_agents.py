@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, agent_bytes
 from fencepost_sessions.domain.paging import NamePosition, Page, cut, list_mark, name_position, name_token, page_rows
 from fencepost_sessions.domain.roles import Caller
 from fencepost_sessions.store.protocol import Reading
@@ -24,7 +24,7 @@ async def list_agents(ports: Ports, caller: Caller, *, project_id: str, page_siz
             existing_project(reading, seen)
         mark = list_mark(reading.directory().epoch, "agents", seen)
         after = name_position(mark, page_token)
-        page, last = cut(reading.agents(project_id=seen, after=after, rows=rows + 1), rows)
+        page, last = cut(reading.agents(project_id=seen, after=after, rows=rows + 1), rows, agent_bytes)
         place = None if last is None else NamePosition(key=last.name_key, row_id=last.agent_id)
         return Page(rows=page, next_token="" if place is None else name_token(mark, place))
 

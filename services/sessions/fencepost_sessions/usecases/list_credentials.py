@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost_sessions.domain.credentials import Credential
+from fencepost_sessions.domain.credentials import Credential, credential_bytes
 from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.paging import (
     NumberPosition,
@@ -32,7 +32,7 @@ async def list_credentials(ports: Ports, *, agent_id: str, page_size: int, page_
             existing_agent(reading, narrowed)
         mark = list_mark(reading.directory().epoch, "credentials", narrowed)
         after = number_position(mark, page_token)
-        page, last = cut(reading.credentials(agent_id=narrowed, after=after, rows=rows + 1), rows)
+        page, last = cut(reading.credentials(agent_id=narrowed, after=after, rows=rows + 1), rows, credential_bytes)
         place = None if last is None else NumberPosition(number=last.appeared_revision, row_id=last.credential_id)
         return Page(rows=page, next_token="" if place is None else number_token(mark, place))
 

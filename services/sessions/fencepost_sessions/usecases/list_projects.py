@@ -11,7 +11,7 @@ from fencepost_sessions.domain.paging import (
     number_token,
     page_rows,
 )
-from fencepost_sessions.domain.projects import Project
+from fencepost_sessions.domain.projects import Project, project_bytes
 from fencepost_sessions.store.protocol import Reading
 from fencepost_sessions.usecases.ports import Ports
 
@@ -27,7 +27,7 @@ async def list_projects(ports: Ports, *, page_size: int, page_token: str) -> Pag
     def question(reading: Reading) -> Page[Project]:
         mark = list_mark(reading.directory().epoch, "projects", None)
         after = number_position(mark, page_token)
-        page, last = cut(reading.projects(after=after, rows=rows + 1), rows)
+        page, last = cut(reading.projects(after=after, rows=rows + 1), rows, project_bytes)
         place = None if last is None else NumberPosition(number=last.number, row_id=last.project_id)
         return Page(rows=page, next_token="" if place is None else number_token(mark, place))
 

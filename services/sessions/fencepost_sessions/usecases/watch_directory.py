@@ -11,9 +11,12 @@ from functools import partial
 from fencepost_kit import logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.refusal import PermissionDenied, Unauthenticated
+from fencepost_sessions.domain.agents import Agent, agent_bytes
+from fencepost_sessions.domain.credentials import Credential, credential_bytes
 from fencepost_sessions.domain.directory import Step, needs_snapshot, starting_revision, step_of_changes
 from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.limits import CHANGES_PER_MESSAGE_MAX, HEARTBEAT_MS
+from fencepost_sessions.domain.paging import fitting
 from fencepost_sessions.domain.roles import Caller
 from fencepost_sessions.store.protocol import Reading
 from fencepost_sessions.usecases.ports import Ports
@@ -104,16 +107,24 @@ def snapshot(ports: Ports) -> Iterator[Step]:
     directory = ports.store.read(lambda reading: reading.directory())
     yield Step(epoch=directory.epoch, revision=0, snapshot_begin=True)
     last = b""
-    while agents := ports.store.read(lambda reading: reading.agents_after_id(last, rows=CHANGES_PER_MESSAGE_MAX)):  # noqa: B023
+    while agents := ports.store.read(partial(_agents_page, after=last)):
         last = agents[-1].agent_id
-        yield Step(epoch=directory.epoch, revision=0, agents=tuple(agents))
+        yield Step(epoch=directory.epoch, revision=0, agents=agents)
     last = b""
-    while credentials := ports.store.read(
-        lambda reading: reading.credentials_after_id(last, rows=CHANGES_PER_MESSAGE_MAX)  # noqa: B023
-    ):
+    while credentials := ports.store.read(partial(_credentials_page, after=last)):
         last = credentials[-1].credential_id
-        yield Step(epoch=directory.epoch, revision=0, credentials=tuple(credentials))
+        yield Step(epoch=directory.epoch, revision=0, credentials=credentials)
     yield Step(epoch=directory.epoch, revision=directory.revision, snapshot_end=True)
+
+
+def _agents_page(reading: Reading, after: bytes) -> tuple[Agent, ...]:
+    rows = reading.agents_after_id(after, rows=CHANGES_PER_MESSAGE_MAX)
+    return fitting(rows, CHANGES_PER_MESSAGE_MAX, agent_bytes)
+
+
+def _credentials_page(reading: Reading, after: bytes) -> tuple[Credential, ...]:
+    rows = reading.credentials_after_id(after, rows=CHANGES_PER_MESSAGE_MAX)
+    return fitting(rows, CHANGES_PER_MESSAGE_MAX, credential_bytes)
 
 
 def _changes(reading: Reading, held: int) -> Step:
