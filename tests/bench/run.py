@@ -1,0 +1,104 @@
+"""Measures every ratio that Fencepost promises, prints one table, and writes build/bench.json.
+
+    python tests/bench/run.py [--windows N] [--only ID ...] [--strict]
+
+Every row compares things measured in alternating windows of one run, so that it says more about the program than about
+the machine: docs/reference/performance.md tells what each row is. Exits with 0 where everything could be measured, with
+1 where something could not; with --strict also where a goal is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "tests" / "support")]
+
+from fencepost_bench import durable, scale, shims, sizes, wakes  # noqa: E402
+from fencepost_bench.rows import Plan, Row, as_json, table  # noqa: E402
+from fencepost_bench.setting import Setting  # noqa: E402
+
+WINDOWS: Final = 15
+WINDOWS_MAX: Final = 1000
+OUTPUT: Final = ROOT / "build" / "bench.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """Rows that are measured together."""
+
+    plans: Sequence[Plan]
+    measure: Callable[[Setting], list[Row]]
+
+
+PARTS: Final = (
+    Part(plans=durable.PLANS, measure=durable.durable),
+    Part(plans=durable.COMMIT_PLANS, measure=durable.commits),
+    Part(plans=wakes.PLANS, measure=wakes.wakes),
+    Part(plans=wakes.SHIM_PLANS, measure=wakes.shim_wakes),
+    Part(plans=shims.PLANS, measure=shims.shims),
+    Part(plans=scale.PLANS, measure=scale.scale),
+    Part(plans=sizes.PLANS, measure=sizes.sizes),
+)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--windows", type=int, default=WINDOWS, help=f"windows of each measurement (default {WINDOWS})")
+    parser.add_argument("--only", nargs="+", default=[], metavar="ID", help="measure these rows; * stands for anything")
+    parser.add_argument("--strict", action="store_true", help="a missed goal is a failure")
+    chosen = parser.parse_args()
+    if not 1 <= chosen.windows <= WINDOWS_MAX:
+        parser.error(f"--windows is 1 to {WINDOWS_MAX}")
+    known = [plan.id for part in PARTS for plan in part.plans]
+    for pattern in chosen.only:
+        if not any(fnmatchcase(name, pattern) for name in known):
+            parser.error(f"no row is called {pattern}; there are {', '.join(known)}")
+    return chosen
+
+
+def measured(part: Part, setting: Setting) -> list[Row]:
+    """Measure a part; what fails leaves its rows unmeasured, with the reason."""
+    try:
+        return part.measure(setting)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the other rows can still be measured
+        # Whole, with the end of a service's log where that is the reason; the rows carry its first line.
+        sys.stderr.write(f"{part.plans[0].id} and its neighbours: {error}\n")
+        first = next(iter(str(error).splitlines()), type(error).__name__)
+        return [plan.unmeasured(first) for plan in part.plans]
+
+
+def main() -> int:
+    chosen = arguments()
+    wanted = [name.id for part in PARTS for name in part.plans]
+    if chosen.only:
+        wanted = [name for name in wanted if any(fnmatchcase(name, pattern) for pattern in chosen.only)]
+    began = time.monotonic()
+    rows: list[Row] = []
+    with Setting(chosen.windows) as setting:
+        for part in PARTS:
+            if any(plan.id in wanted for plan in part.plans):
+                rows += [row for row in measured(part, setting) if row.id in wanted]
+    print(table(rows, shutil.get_terminal_size((132, 40)).columns))
+    OUTPUT.parent.mkdir(exist_ok=True)
+    OUTPUT.write_text(as_json(rows), encoding="utf-8")
+    missed = [row.id for row in rows if row.missed]
+    # What is only reported may be something that this system does not tell.
+    lost = [row.id for row in rows if row.ratio is None and row.goal is not None]
+    said = [f"{len(rows)} rows, {chosen.windows} windows, {time.monotonic() - began:.0f} s"]
+    said += [f"{len(missed)} over their goal: {', '.join(missed)}"] if missed else []
+    said += [f"{len(lost)} not measured: {', '.join(lost)}"] if lost else []
+    print("; ".join(said))
+    return 1 if lost or (chosen.strict and missed) else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
