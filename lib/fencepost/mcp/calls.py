@@ -291,8 +291,8 @@ def _given_up(call: Call) -> bytes:
         return wire.tool_error(
             call.id_text,
             code="delivery_uncertain",
-            message="The call was sent and no answer came in time. What became of it could not be learned: it may or may"
-            " not have been written.",
+            message="The call was sent and no answer came in time. What became of it could not be learned: it may or"
+            " may not have been written.",
             hint=_LOOK,
             uncertain=True,
         )
