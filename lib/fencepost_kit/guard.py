@@ -23,6 +23,9 @@ from fencepost_kit.statuses import DETAILS_KEY, clip, status_details, status_of
 
 CALLS_MAX: Final = 8192
 DEADLINE_MS_MIN: Final = 1
+# gRPC carries a timeout in few digits, rounded up: one of exactly the longest time arrives up to 2 % longer. gRPC ends
+# such a call itself; a timer of the guard's own would cost it as much as everything else that the guard does.
+DEADLINE_ROUNDED_UP_MAX: Final = 1.03
 
 _log: Final = logs.get(__name__)
 
@@ -143,7 +146,7 @@ class _Method:
                 state={"role": caller.role.name.lower()},
             )
         remaining = context.time_remaining()
-        capped = remaining is None or remaining > self.seconds_max
+        capped = remaining is None or remaining > self.seconds_max * DEADLINE_ROUNDED_UP_MAX
         seconds = self.seconds_max if capped else remaining
         return Call(caller, asyncio.get_running_loop().time() + seconds, self.name), capped
 
@@ -275,8 +278,9 @@ def guarded(
 ) -> Any:
     """Return an object that answers every RPC of `descriptor` through the guard.
 
-    Each call is authenticated, checked against its rule's roles, given a deadline (a missing or larger one becomes
-    deadline_ms_max, at which the guard cancels the call and answers DEADLINE_EXCEEDED: outcome unknown), and handed to
+    Each call is authenticated, checked against its rule's roles, given a deadline (a missing one, or one that is larger
+    by more than gRPC's own rounding, becomes deadline_ms_max, at which the guard cancels the call and answers
+    DEADLINE_EXCEEDED: outcome unknown), and handed to
     servicer.<Method>(request, call): a coroutine function, or an async generator function where the answer is a stream.
     A Refusal becomes its status with the detail; a cancellation passes; any other exception is INTERNAL without text on
     the wire, with its frames in the log.

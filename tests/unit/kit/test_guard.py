@@ -13,6 +13,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from fencepost.common.v1 import common_pb2
+from fencepost_kit import guard
 from fencepost_kit.guard import Call, Gate, Outcome, Rule, guarded
 from fencepost_kit.identity import Caller, Role, fingerprint, mint_token
 from fencepost_kit.metrics import RpcMetrics
@@ -263,6 +264,26 @@ async def test_the_guard_ends_a_call_at_the_rules_deadline_as_unknown(name: str,
     assert error.code() is grpc.StatusCode.DEADLINE_EXCEEDED
     assert detail_of(error) is None
     assert cancelled.is_set()
+
+
+@pytest.mark.requirement("kit.every-call-has-a-deadline")
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize(("timeout", "timed"), [(1.9, False), (2.0, False), (2.2, True)])
+async def test_a_deadline_that_grpc_has_rounded_up_is_kept_by_grpc_alone(
+    name: str, timeout: float, timed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    times: list[float] = []
+    within = guard._within
+
+    def counted(deadline: float, work: Any) -> Any:
+        times.append(deadline)
+        return within(deadline, work)
+
+    monkeypatch.setattr(guard, "_within", counted)
+    async with serving(Servicer(lambda _, call: str(call.remaining_ms()))) as stub:
+        (*_, remaining) = await stub.call(name, "hello", metadata=bearer(TOKENS[Role.AGENT]), timeout=timeout)
+    assert bool(times) is timed
+    assert int(remaining) <= DEADLINE_MS_MAX * guard.DEADLINE_ROUNDED_UP_MAX
 
 
 @pytest.mark.parametrize("name", KINDS)
