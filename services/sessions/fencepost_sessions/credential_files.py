@@ -51,8 +51,7 @@ class HomeCredentialFiles:
 
     async def offered(self, place: Place) -> bytes | None:
         """Return the hash of what lies beside a place: None for nothing, empty for something that is no token."""
-        beside = _beside(self._place(place))
-        return await asyncio.to_thread(lambda: None if not os.path.lexists(beside) else _hash_in(beside) or b"")
+        return await asyncio.to_thread(_offered, _beside(self._place(place)))
 
     async def current(self, place: Place) -> bytes | None:
         """Return the hash of the token in a place; None where there is none that can be used."""
@@ -100,6 +99,18 @@ def _withdraw(place: Path, own_folder: Path | None) -> None:
     if own_folder is not None:
         with contextlib.suppress(OSError):  # not empty: the agent lives
             own_folder.rmdir()
+
+
+def _offered(beside: Path) -> bytes | None:
+    try:
+        facts = beside.lstat()
+    except FileNotFoundError:
+        return None
+    if not stat.S_ISREG(facts.st_mode):
+        return b""
+    # A disk that cannot be read says nothing about the token: an error here, so that nothing is thrown away for it.
+    os.close(os.open(beside, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW))
+    return _hash_in(beside) or b""
 
 
 def _hash_in(place: Path) -> bytes | None:

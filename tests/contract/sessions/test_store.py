@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fencepost_kit.groupcommit import NotCommitted
 from fencepost_sessions.domain.agents import Agent
 from fencepost_sessions.domain.credentials import HOME_CREDENTIALS, Credential, Minted, credential_of_home
 from fencepost_sessions.domain.idempotency import Key, idempotency_key
@@ -149,14 +151,24 @@ async def test_a_refusal_writes_nothing_and_leaves_its_companions_in_the_batch(s
     assert read(store, lambda r: r.project_count()) == 0
 
 
-async def test_an_error_is_refused_as_not_written(store: Store) -> None:
+async def test_an_error_of_the_disk_is_refused_as_not_written(store: Store) -> None:
     def failing(tx: Writing) -> None:
         tx.insert_project(a_project())
-        raise ZeroDivisionError
+        raise OSError(errno.ENOSPC, "no room")
 
     with pytest.raises(StorageError) as refused:
         await do(store, failing)
     assert refused.value.may_resend
+    assert read(store, lambda r: r.project_count()) == 0
+
+
+async def test_a_mistake_of_ours_is_no_refusal_and_writes_nothing(store: Store) -> None:
+    def failing(tx: Writing) -> None:
+        tx.insert_project(a_project())
+        raise ZeroDivisionError
+
+    with pytest.raises(NotCommitted):
+        await do(store, failing)
     assert read(store, lambda r: r.project_count()) == 0
 
 
@@ -237,7 +249,7 @@ async def test_an_agent_is_replaced_only_as_it_was_read(store: Store) -> None:
     after = replace(ann, name="Bob", name_key="bob", role=Role.COORDINATOR, generation=2, revision=2)
     await do(store, lambda tx: tx.update_agent(ann, after))
     assert read(store, lambda r: r.agent(ann.agent_id)) == after
-    with pytest.raises(StorageError):
+    with pytest.raises(NotCommitted):
         await do(store, lambda tx: tx.update_agent(ann, replace(ann, revision=3)))
     assert read(store, lambda r: r.agent(ann.agent_id)) == after
 
@@ -334,7 +346,7 @@ async def test_a_removed_credential_is_gone_and_its_removal_is_remembered(store:
     assert read(store, lambda r: r.credential_of_token(one.token_sha256)) is None
     removal = read(store, lambda r: r.removal(one.credential_id))
     assert (removal.credential_id, removal.revision) == (one.credential_id, 8)
-    with pytest.raises(StorageError):
+    with pytest.raises(NotCommitted):
         await do(store, lambda tx: tx.remove_credentials([one], revision=9))
 
 

@@ -206,6 +206,23 @@ async def test_what_lies_beside_a_place_without_a_row_is_removed_at_the_start(ru
     assert (running.home.agents / "not an agent").exists()
 
 
+async def test_one_agents_broken_folder_keeps_nobody_else_from_working(running: Running) -> None:
+    project = await running.project()
+    broken, whole = await running.create("ann", project), await running.create("bob", project)
+    in_the_way = beside(running.home.agent_credential(broken.agent_id))
+    in_the_way.mkdir()
+    put(beside(running.home.agent_credential(whole.agent_id)), mint_token() + "\n")
+    await running.restart()
+    assert not beside(running.home.agent_credential(whole.agent_id)).exists()
+    for agent in (broken, whole):
+        assert (await running.agent(agent)("GetCaller", pb.GetCallerRequest())).agent == agent
+    with pytest.raises(FencepostError):
+        await running.begin(broken)
+    assert (await running.begin(whole)).generation == 2
+    in_the_way.rmdir()
+    assert (await running.begin(broken)).generation == 2
+
+
 async def test_a_removed_credential_beside_its_place_is_not_put_into_it(running: Running) -> None:
     agent = await running.create("ann")
     old = running.token_of(agent)

@@ -190,6 +190,7 @@ class Store(Protocol):
 
         Raises:
             Refusal: the operation's own; Overloaded or StorageError where it never became durable. Nothing is written.
+            NotCommitted: a mistake in the operation; nothing is written.
             OutcomeUnknown: the disk failed at COMMIT; nobody knows, and the process ends.
         """
         ...

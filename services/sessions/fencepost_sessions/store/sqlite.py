@@ -18,7 +18,7 @@ from sqlalchemy import Executable
 from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 from sqlalchemy.sql import ClauseElement
 
-from fencepost_kit import faults
+from fencepost_kit import faults, logs
 from fencepost_kit.groupcommit import GroupCommit, NotCommitted
 from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, load_migrations
 from fencepost_sessions.domain.agents import Agent
@@ -42,6 +42,7 @@ for _moment in ("begin.after", "commit.before", "commit.after", "answer.before")
 T = TypeVar("T")
 Row = tuple[Any, ...]
 
+_log: Final = logs.get(__name__)
 _DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
 
 
@@ -457,14 +458,22 @@ class SqliteStore:
 
         Raises:
             Refusal: the operation's own; Overloaded or StorageError where it never became durable. Nothing is written.
+            NotCommitted: a mistake in the operation; nothing is written.
             OutcomeUnknown: the disk failed at COMMIT; nobody knows, and the process ends.
         """
         try:
             return await self._commits.submit(operation)
         except NotCommitted as error:
+            cause = error.__cause__
+            if not isinstance(cause, (sqlite3.Error, OSError, type(None))):
+                raise  # a mistake of ours, not the disk's: it belongs into the log, not into an answer
+            what = "the directory is closed" if cause is None else "the disk did not take the change"
+            name = getattr(cause, "sqlite_errorname", type(cause).__name__)
+            _log.warning("change_not_stored", cause=name)
             raise StorageError(
-                "the disk did not take the change; nothing was written",
-                hint="Look at the service's log and the room on the disk, then send the same call again.",
+                f"{what}; nothing was written",
+                hint="Check that the disk of the home has room and is writable, then send the same call again.",
+                state={"cause": name},
             ) from error
 
     async def close(self) -> None:

@@ -138,9 +138,15 @@ class Tokens:
         await self._carried(self._settle_alone(place))
 
     async def settle_agents(self) -> None:
-        """Finish or remove what failures left beside the places of agents."""
+        """Finish or remove what failures left beside the places of agents.
+
+        An agent whose folder cannot be read or written keeps nobody else from working: its next grant tries again.
+        """
         for agent_id in await self.files.offered_agents():
-            await self.settle(agent_id)
+            try:
+                await self.settle(agent_id)
+            except OSError as error:
+                _log.exception("credential_not_settled", error, agent_id=uuid_text(agent_id))
 
     async def join(self) -> None:
         """Return once everything that was begun has ended."""
@@ -169,7 +175,7 @@ class Tokens:
                 await self.files.withdraw(place)
                 raise
             if not answer.granted:
-                await self.files.withdraw(place)
+                await self._withdraw_quietly(place)
                 return answer
             if faults.ARMED:
                 faults.hit(BEFORE_RENAME)
@@ -178,6 +184,13 @@ class Tokens:
                 faults.hit(AFTER_RENAME)
             _log.info("credential_granted", credential_id=uuid_text(minted.credential_id))
             return answer
+
+    async def _withdraw_quietly(self, place: Place) -> None:
+        # What stays is worthless: its hash has no row, and the next settling removes it. The operation's answer counts.
+        try:
+            await self.files.withdraw(place)
+        except OSError as error:
+            _log.exception("offered_credential_stays", error)
 
     async def _settle_alone(self, place: Place) -> None:
         async with self._alone(place):
