@@ -345,6 +345,13 @@ class _Service(Generic[StubT]):
             except Refused as refused:
                 if not (refused.may_resend and await patience.pause()):
                     raise
+            except Uncertain as lost:
+                raise Uncertain(
+                    lost.reason,
+                    lost.message,
+                    hint="With the same idempotency key the call is carried out at most once, and answers the same.",
+                    state={**lost.state, "idempotency_key": request.idempotency_key},
+                ) from None
 
     async def _asked(
         self, rpc: Callable[[StubT], Rpc[ResponseT]], request: Any, *, wait_ms: int = 0, writes: bool = False

@@ -118,21 +118,22 @@ def list_agents(
         screen.put(NO_AGENTS)
         return
     columns = [Column(title=title) for title in ("NAME", "UUID", "ROLE", "PROVIDER", "GEN", "LAST READ")]
-    columns.append(Column(title="PROJECT", text=True))
-    columns.append(Column(title="WORKSPACE", text=True))
+    # An agent sees one project, its own, and nothing of its name.
+    columns += [Column(title="PROJECT", text=True)] if who.is_operator else []
     now_ms = int(time.time() * 1000)
-    screen.put(screen.table(columns, [_row(agent, names, reading, now_ms) for agent in found]))
+    cells = [_row(agent, names if who.is_operator else None, reading, now_ms) for agent in found]
+    screen.put(screen.table([*columns, Column(title="WORKSPACE", text=True)], cells))
 
 
-def _row(agent: pb.Agent, names: Mapping[str, str], reading: Mapping[str, Any], now_ms: int) -> list[str]:
+def _row(agent: pb.Agent, names: Mapping[str, str] | None, reading: Mapping[str, Any], now_ms: int) -> list[str]:
     reader = reading.get(agent.agent_id)
     if reader is None:
         read = "?"
     else:
         read = "waiting now" if reader["waiting"] else screen.ago(reader["last_read_at_ms"], now_ms)
     role = "coordinator" if agent.role == common_pb2.ROLE_COORDINATOR else "agent"
-    project = names.get(agent.project_id, agent.project_id)
-    return [agent.name, agent.agent_id, role, agent.provider, str(agent.generation), read, project, agent.workspace]
+    project = [] if names is None else [names.get(agent.project_id, agent.project_id)]
+    return [agent.name, agent.agent_id, role, agent.provider, str(agent.generation), read, *project, agent.workspace]
 
 
 @agents.command("show")

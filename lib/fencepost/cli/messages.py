@@ -223,6 +223,12 @@ def list_messages(
         raise Refused("invalid_arguments", "--sent and --inbox exclude each other; leave both out for all")
     if agent is not None and not who.is_operator:
         raise Refused("permission_denied", "--agent is the operator's; an agent lists its own; nothing was read")
+    if agent is None and who.is_operator:
+        raise Refused(
+            "invalid_arguments",
+            "an operator lists the messages of one agent; nothing was read",
+            hint="Name it: fencepost message list --agent TARGET",
+        )
     _check_range("--limit", "invalid_limit", limit, 1, PAGE_RECORDS_MAX)
     direction = pb.DIRECTION_SENT if sent else pb.DIRECTION_INBOX if inbox else pb.DIRECTION_UNSPECIFIED
     ask = pb.ListRecordsRequest(direction=direction, page_size=limit, page_token=page_token, open_only=open_only)

@@ -196,6 +196,8 @@ def services_table(seen: Status, described: Mapping[str, Any], now_ms: int) -> s
         for name, facts in described.items()
         if name not in supervised
     ]
+    if not any(row[-1] for row in rows):
+        return screen.table(columns, [row[:-1] for row in rows])
     return screen.table([*columns, screen.Column(title="LAST END", text=True)], rows)
 
 

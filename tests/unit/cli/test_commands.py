@@ -38,7 +38,7 @@ OPERATORS_ONLY = [
     ("up", "--detach"),
     ("down",),
 ]
-BOTH = [("agent", "list"), ("agent", "show", "x"), ("message", "list"), ("message", "show", INF), ("why", INF)]
+BOTH = [("agent", "list"), ("agent", "show", "x"), ("message", "show", INF), ("why", INF)]
 
 
 def sent(**fields: Any) -> pb.SendResponse:
@@ -422,6 +422,8 @@ def test_an_empty_listing_says_what_to_do_next(shell: Shell) -> None:
     assert "fencepost agent create NAME" in shell("agent", "list").out
     assert "agent create" in shell("project", "list").out
     assert shell("agent", "list", "--project", ".", "--json").document["agents"] == []
+    assert "--agent TARGET" in shell("message", "list", "--json").error["hint"]
+    shell.as_agent()
     assert shell("message", "list").out == "No messages.\n"
 
 

@@ -267,8 +267,9 @@ async def test_no_error_repeats_the_body_or_the_credential(fake: FakeMailbox, cl
 
 async def test_a_claim_whose_answer_is_lost_is_uncertain_at_once(fake: FakeMailbox, client: Mailbox) -> None:
     fake.next("Claim", fail(grpc.StatusCode.INTERNAL))
-    with pytest.raises(Uncertain):
+    with pytest.raises(Uncertain) as caught:
         await client.claim(pb.ClaimRequest(idempotency_key="k1"))
+    assert caught.value.state["idempotency_key"] == "k1"
     assert fake.calls == ["Claim"]
 
 
