@@ -14,6 +14,7 @@ from errno import EAGAIN, EINTR
 from select import POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, poll
 from time import monotonic
 
+from fencepost.mcp import wire
 from fencepost.mcp.session import LINE_BYTES_MAX, Session
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
@@ -63,10 +64,15 @@ class Shim:
 
     def admit(self, call: Call) -> None:
         """Take over a tool call; the first one loads what calls need."""
-        from fencepost.mcp import offline  # noqa: PLC0415 (an agent that never calls a tool pays for none of it)
-
         if self._link is None:
-            opened = offline.open_link(call, emit=self._emit)
+            try:
+                # An agent that never calls a tool pays for none of it.
+                from fencepost.mcp import offline  # noqa: PLC0415
+
+                opened = offline.open_link(call, emit=self._emit)
+            except Exception as error:  # noqa: BLE001 - most likely the installation was replaced while this ran
+                call.sink(_broken(call, error))
+                return
             if opened is None:
                 return
             self._calls, self._link = opened
@@ -235,6 +241,15 @@ class Shim:
                 del self._out[0]
             else:
                 self._out[0] = chunk[count:]
+
+
+def _broken(call: Call, error: Exception) -> bytes:
+    return wire.tool_error(
+        call.id_text,
+        code="internal_error",
+        message=f"This server cannot load the rest of itself ({type(error).__name__}); the call was not sent.",
+        hint="Its installation may have been replaced or removed: restart the agent program.",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -12,7 +12,7 @@ from typing import Any
 import grpc
 import pytest
 
-from fencepost.client import Channels
+from fencepost.client import Budgets, Channels
 from fencepost.home import Home
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.mcp import answers, calls, registry
@@ -236,6 +236,36 @@ async def test_a_stop_of_the_mailbox_does_not_shorten_a_wait(edge: EdgeClient, f
     result = await edge.call(1, "wait_agent", {"timeout_ms": 30_000})
     assert result["structuredContent"]["wake_reason"] == "activity"
     assert 0 < timeouts[1] < timeouts[0] == 30_000
+
+
+@pytest.mark.requirement("edge.restarts-are-invisible")
+async def test_a_wait_that_a_stop_of_the_mailbox_cut_at_its_very_end_has_timed_out(
+    edge: EdgeClient, fake: FakeMailbox
+) -> None:
+    async def wait(request: pb.WaitRequest, context: object) -> pb.WaitResponse:
+        return pb.WaitResponse(wake_reason="draining")
+
+    fake.Wait = wait  # type: ignore[method-assign, assignment]
+    await fake.stop()
+    await fake.start()
+    result = await edge.call(1, "wait_agent", {"timeout_ms": 10})
+    assert result["structuredContent"] == {"operation": "wait_agent", "timed_out": True, "wake_reason": None}
+
+
+@pytest.mark.requirement("edge.restarts-are-invisible")
+async def test_a_wait_waits_for_a_mailbox_that_is_not_there_as_long_as_it_would_have_waited(
+    edge: EdgeClient, fake: FakeMailbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost_mcp_edge.usecases.caller.BUDGETS", Budgets(ready_ms=50, call_ms=50, settle_ms=50))
+    await edge.call(1, "wait_agent", {"timeout_ms": 0})
+    await fake.stop()
+    async with EdgeClient(edge.home) as second:
+        await second.greet()
+        assert told(await second.call(1, "wait_agent", {"timeout_ms": 0})) == ("control_transport_error", False)
+        second.begin(2, "wait_agent", {"timeout_ms": 20_000})
+        assert told(await second.call(3, "wait_agent", {"timeout_ms": 200})) == ("control_transport_error", False)
+        await fake.start()
+        assert (await second.answer(2))["result"]["structuredContent"]["timed_out"] is True
 
 
 @pytest.mark.requirement("edge.restarts-are-invisible")

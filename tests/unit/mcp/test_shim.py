@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import select
+import shutil
 import socket
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from fencepost import mcp
 from fencepost.home import Home
 from fencepost.mcp.session import LINE_BYTES_MAX
 from fencepost_testing.shim import INITIALIZE, FakeEdge, Shim, environment, running_shim
@@ -107,6 +109,20 @@ async def test_a_home_in_which_nothing_ever_ran_is_told_at_once(tmp_path: Path) 
         assert "fencepost up" in answer["structuredContent"]["hint"]
         assert told(await shim.call("send_message", {}, identity=2)) == ("invalid_arguments", False)
     assert not home.path.exists()
+
+
+@pytest.mark.requirement("mcp.outlives-the-edge")
+async def test_an_installation_that_was_removed_under_it_is_told_and_does_not_end_it(
+    env: dict[str, str], tmp_path: Path
+) -> None:
+    shutil.copytree(Path(mcp.__file__).parents[1], tmp_path / "fencepost", ignore=shutil.ignore_patterns("v1", "cli"))
+    async with running_shim(env=environment(**env, PYTHONPATH=str(tmp_path))) as shim:
+        await shim.greet()
+        (tmp_path / "fencepost" / "mcp" / "link.py").write_text("raise RuntimeError")
+        answer = await shim.call("send_message", SEND)
+        assert told(answer) == ("internal_error", False)
+        assert "restart the agent program" in answer["structuredContent"]["hint"]
+        assert (await shim.ask("ping", identity=2))["result"] == {}
 
 
 @pytest.mark.requirement("mcp.call-lines-pass-unchanged")

@@ -9,7 +9,7 @@ from fencepost.mcp import wire
 
 EDGE_CALL_MS_MAX: Final = 62_000
 
-_NOT_CONNECTED: Final = frozenset({"not_running", "unreachable"})
+NOT_CONNECTED: Final = frozenset({"not_running", "unreachable"})
 _UP: Final = "`fencepost status` shows which services run, `fencepost up` starts them."
 _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
@@ -47,7 +47,7 @@ def told(error: FencepostError, *, mutation: bool) -> ToolError:
         return ToolError(error.reason, message, hint=hint)
     if isinstance(error, NotWritten):
         # A new call has a new key, so this holds where the old key was spent too.
-        hint = f"It may be called again. {_UP}" if error.reason in _NOT_CONNECTED else "It may be called again."
+        hint = f"It may be called again. {_UP}" if error.reason in NOT_CONNECTED else "It may be called again."
         return ToolError("not_written" if mutation else "control_transport_error", message, hint=hint)
     if mutation:
         return ToolError("delivery_uncertain", message, hint=_LOOK, uncertain=True)

@@ -9,19 +9,20 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.client import Mailbox
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, NotWritten
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mcp.registry import WAIT_MS_MAX
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Arguments, Payload
 from fencepost_mcp_edge.usecases.caller import Caller
-from fencepost_mcp_edge.usecases.outcomes import ToolError
+from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED, ToolError
 
 PAGE_BYTES: Final = 24 * 1024
 LISTED_AGENTS_MAX: Final = 500
 DRAINING: Final = "draining"
-DRAIN_PAUSE_MS: Final = 50
+# Before a wait is asked again of a mailbox that stops or is not there.
+PAUSE_MS: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,42 +57,51 @@ class Reading:
 
 
 class _Wait:
-    """A wait that a stop of the mailbox interrupts and does not shorten."""
+    """A wait that a stop of the mailbox interrupts and does not shorten: who waits anyway may wait for it to return."""
 
-    def __init__(self, timeout_ms: int) -> None:
+    def __init__(self, request: Any, call: Callable[[Any], Awaitable[Any]]) -> None:
+        self._request = request
+        self._call = call
         self._clock = asyncio.get_running_loop().time
-        self._deadline = self._clock() + timeout_ms / 1000
+        self._deadline = self._clock() + request.timeout_ms / 1000
 
-    def left_ms(self) -> int:
-        return max(0, round((self._deadline - self._clock()) * 1000))
+    async def end(self) -> Any:
+        """Return the answer. Raises FencepostError."""
+        while True:
+            try:
+                response = await self._call(self._request)
+            except NotWritten as error:
+                if error.reason not in NOT_CONNECTED or not await self._may_ask_again():
+                    raise
+            else:
+                if response.wake_reason != DRAINING or getattr(response, "records", ()):
+                    return response
+                if not await self._may_ask_again():
+                    response.wake_reason = ""
+                    response.timed_out = True
+                    return response
 
-    async def interrupted(self, wake_reason: str) -> bool:
-        """Tell whether to ask again, after a moment in which the mailbox ends."""
-        if wake_reason != DRAINING or not self.left_ms():
+    async def _may_ask_again(self) -> bool:
+        left_ms = round((self._deadline - self._clock()) * 1000) - PAUSE_MS
+        if left_ms <= 0:
             return False
-        await asyncio.sleep(min(DRAIN_PAUSE_MS, self.left_ms()) / 1000)
+        await asyncio.sleep(PAUSE_MS / 1000)
+        self._request.timeout_ms = left_ms
         return True
 
 
 async def _wait(asking: Asking) -> Payload:
     timeout_ms = asking.arguments.get("timeout_ms", WAIT_MS_MAX)
-    wait = _Wait(timeout_ms if asking.within_ms is None else min(timeout_ms, asking.within_ms))
-    while True:
-        response = await asking.caller.mailbox.wait(mailbox.WaitRequest(timeout_ms=wait.left_ms()))
-        if not await wait.interrupted(response.wake_reason):
-            return translate.wait_result(response)
+    within_ms = timeout_ms if asking.within_ms is None else min(timeout_ms, asking.within_ms)
+    wait = _Wait(mailbox.WaitRequest(timeout_ms=within_ms), asking.caller.mailbox.wait)
+    return translate.wait_result(await wait.end())
 
 
 async def _receive(asking: Asking) -> Payload:
     request = translate.receive_request(
         asking.arguments, within_ms=asking.within_ms, page_bytes_max=asking.page_bytes_max
     )
-    wait = _Wait(request.timeout_ms)
-    while True:
-        response = await asking.caller.mailbox.receive(request)
-        if response.records or not await wait.interrupted(response.wake_reason):
-            return translate.receive_result(response)
-        request.timeout_ms = wait.left_ms()
+    return translate.receive_result(await _Wait(request, asking.caller.mailbox.receive).end())
 
 
 async def _list_agents(asking: Asking) -> Payload:
