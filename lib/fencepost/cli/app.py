@@ -16,7 +16,7 @@ from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.why import why
-from fencepost.errors import FencepostError, Refused
+from fencepost.errors import FencepostError, Refused, Uncertain
 
 PROGRAM: Final = "fencepost"
 # Verbs of earlier systems of this kind, and what replaces them. They are refused, never emulated: what they promised
@@ -82,11 +82,16 @@ def main(arguments: Sequence[str]) -> int:
     except typer.TyperException as error:
         return _usage(error, as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
-        return exits.INTERRUPTED
+        result = exits.INTERRUPTED
     except BrokenPipeError:
         # The reader has gone. Nothing more can be said, and the interpreter must not try at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.FAILED
+    if result == exits.INTERRUPTED:
+        what = "interrupted; a call that was under way may still be carried out"
+        screen.put_error(
+            Uncertain("interrupted", what, hint="`fencepost message list --sent` shows it."), as_json=as_json
+        )
     return result if isinstance(result, int) else exits.OK
 
 

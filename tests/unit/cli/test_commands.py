@@ -544,3 +544,15 @@ def test_mcp_serve_reaches_the_shim_before_the_command_line_is_loaded() -> None:
 
 def test_mcp_without_serve_says_what_it_takes(shell: Shell) -> None:
     assert shell("mcp", "start", "--json").error["code"] == "invalid_arguments"
+
+
+@pytest.mark.requirement("cli.unknown-outcomes-say-so")
+def test_an_interrupted_command_says_that_its_call_may_still_be_carried_out(shell: Shell) -> None:
+    shell.as_agent()
+
+    def interrupt(_: Any) -> Any:
+        raise KeyboardInterrupt
+
+    shell.mailbox.answers["send"] = interrupt
+    done = shell("message", "send", "bob", "hi", "--json")
+    assert (done.code, done.error["code"], done.error["outcome"]) == (130, "interrupted", "uncertain")
