@@ -49,7 +49,7 @@ class FencepostError(Exception):
         return f"{self.reason}: {self.message}"
 
 
-class Refused(FencepostError):  # noqa: N818 (an outcome is named by what it is)
+class Refused(FencepostError):
     """The answer was no, and nothing was written.
 
     Attributes:
@@ -71,7 +71,7 @@ class Refused(FencepostError):  # noqa: N818 (an outcome is named by what it is)
         self.may_resend = may_resend
 
 
-class NotWritten(FencepostError):  # noqa: N818 (an outcome is named by what it is)
+class NotWritten(FencepostError):
     """It is proved that nothing was written, so the call may be made again.
 
     Attributes:
@@ -94,7 +94,7 @@ class NotWritten(FencepostError):  # noqa: N818 (an outcome is named by what it 
         self.key_spent = key_spent
 
 
-class Uncertain(FencepostError):  # noqa: N818 (an outcome is named by what it is)
+class Uncertain(FencepostError):
     """Whether the call was carried out is not known. It must not be replayed by machinery."""
 
     outcome = "uncertain"
