@@ -74,8 +74,8 @@ def test_no_read_of_a_call_walks_a_whole_table() -> None:
         for name, statement in _STATEMENTS.items():
             if name in allowed or name.endswith(("_INSERT", "_CREATE")):
                 continue
-            parameters = dict.fromkeys(re.findall(r":(\w+)", statement.sql), 1)
-            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement.sql}", parameters)]
+            parameters = dict.fromkeys(re.findall(r":(\w+)", statement), 1)
+            plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {statement}", parameters)]
             scans = [line for line in plan if line.startswith("SCAN") and "USING" not in line]
             sorts = [
                 line

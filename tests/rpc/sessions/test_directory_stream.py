@@ -180,6 +180,8 @@ async def test_a_quiet_directory_beats_every_five_seconds(running: Running) -> N
     mirror = Mirror()
     await catch_up(running, mirror)
     async with watch(running, mirror) as call:
+        first = await call.read()
+        assert (first.revision, list(first.agents)) == (mirror.revision, [])
         for _ in range(3):
             await until_parked(running)
             beat = asyncio.ensure_future(call.read())
@@ -192,6 +194,26 @@ async def test_a_quiet_directory_beats_every_five_seconds(running: Running) -> N
             assert not step.credentials
             assert not step.removed_credential_ids
             assert not step.snapshot_begin
+
+
+@pytest.mark.requirement("sessions.followers-hear-a-heartbeat")
+async def test_commits_that_change_nothing_for_a_follower_do_not_put_its_heartbeat_off(running: Running) -> None:
+    project = await running.project()
+    agent = await running.create("ann", project)
+    mirror = Mirror()
+    await catch_up(running, mirror)
+    async with watch(running, mirror) as call:
+        await call.read()
+        beat = asyncio.ensure_future(call.read())
+        steps = 10
+        for _ in range(steps):
+            await until_parked(running)
+            assert not beat.done()
+            # A key is remembered, so there is a commit; the agent stays as it is, so there is no revision.
+            same = pb.UpdateAgentRequest(idempotency_key=key(), agent_id=agent.agent_id, name="ann")
+            await running.operator("UpdateAgent", same)
+            await running.clock.advance(HEARTBEAT_MS / 1000 / steps)
+        assert (await asyncio.wait_for(beat, WAIT_S_MAX)).revision == mirror.revision
 
 
 @pytest.mark.requirement("sessions.another-epoch-stops-the-follower")
@@ -360,6 +382,7 @@ async def test_a_stopping_service_ends_watches_as_draining(running: Running) -> 
     await catch_up(running, mirror)
     call = running.service().watch(mirror.request())
     await until_parked(running)
+    await call.read()
     await running.parts.drain()
     with pytest.raises(grpc.aio.AioRpcError) as ended:
         await asyncio.wait_for(call.read(), WAIT_S_MAX)
@@ -374,6 +397,7 @@ async def test_a_watch_ends_once_its_own_credential_is_gone(running: Running) ->
     await catch_up(running, mirror)
     call = running.service().watch(mirror.request())
     await until_parked(running)
+    await call.read()
     token = read_credential(running.home.service_credential("mailbox"))
     revoking = pb.RevokeCredentialRequest(credential_id=await running.credential_id(token))
     await running.operator("RevokeCredential", revoking)

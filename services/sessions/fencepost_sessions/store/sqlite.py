@@ -10,13 +10,8 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
-
-from sqlalchemy import Executable
-from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
-from sqlalchemy.sql import ClauseElement
 
 from fencepost_kit import faults, logs
 from fencepost_kit.groupcommit import GroupCommit, NotCommitted
@@ -31,7 +26,7 @@ from fencepost_sessions.domain.paging import NamePosition, NumberPosition
 from fencepost_sessions.domain.projects import Project, ProjectKind
 from fencepost_sessions.domain.refusals import StorageError
 from fencepost_sessions.domain.roles import Role
-from fencepost_sessions.store import statements
+from fencepost_sessions.store import sqlite_statements
 from fencepost_sessions.store.protocol import Operation, Reading
 
 MIGRATIONS_PACKAGE: Final = "fencepost_sessions.store.migrations"
@@ -43,39 +38,19 @@ T = TypeVar("T")
 Row = tuple[Any, ...]
 
 _log: Final = logs.get(__name__)
-_DIALECT: Final = SQLiteDialect_pysqlite(paramstyle="named")
 
 
 class InvariantBroken(Exception):
     """A write did not touch the rows that the decision rested on: somebody else wrote, or the code is wrong."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Statement:
-    """A statement as the driver takes it, with the parameters that are always the same."""
-
-    sql: str
-    constants: Mapping[str, object]
-
-
-def _compiled(statement: Executable) -> _Statement:
-    assert isinstance(statement, ClauseElement)
-    compiled = statement.compile(dialect=_DIALECT)
-    constants = {name: value for name, value in compiled.params.items() if value is not None}
-    return _Statement(sql=str(compiled), constants=constants)
-
-
-# Compiled once, when the service starts: the ORM and the expression language stay off every call.
-_STATEMENTS: Final[Mapping[str, _Statement]] = {
-    name: _compiled(value)
-    for name, value in vars(statements).items()
-    if name.isupper() and isinstance(value, Executable)
+_STATEMENTS: Final[Mapping[str, str]] = {
+    name: text for name, text in vars(sqlite_statements).items() if name.isupper() and isinstance(text, str)
 }
 
 
 def _execute(cursor: sqlite3.Cursor, name: str, parameters: Mapping[str, object]) -> sqlite3.Cursor:
-    statement = _STATEMENTS[name]
-    return cursor.execute(statement.sql, {**statement.constants, **parameters})
+    return cursor.execute(_STATEMENTS[name], parameters)
 
 
 def _project(row: Row) -> Project:

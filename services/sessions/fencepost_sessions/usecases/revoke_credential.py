@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from fencepost_kit import logs
 from fencepost_sessions.domain.credentials import ENFORCING_FOLLOWER, HomeCredential
-from fencepost_sessions.domain.identifiers import uuid_bytes, uuid_text
+from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.refusals import NotFound
 from fencepost_sessions.store.protocol import Reading, Writing
 from fencepost_sessions.usecases.home_credentials import ReplaceHomeCredential
@@ -56,7 +56,9 @@ async def revoke_credential(ports: Ports, credential_id: str) -> Revoked:
     """
     wanted = uuid_bytes(credential_id, what="credential_id")
     credential = ports.store.read(lambda reading: reading.credential(wanted))
-    if credential is not None and credential.agent_id is None:
+    if credential is None:
+        revision = ports.store.read(lambda reading: _removed_before(reading, wanted))
+    elif credential.agent_id is None:
         home = HomeCredential(role=credential.role, label=credential.label)
         replaced = await ports.tokens.grant(
             home, lambda minted: ReplaceHomeCredential(home=home, minted=minted, only_if=wanted)
@@ -64,5 +66,6 @@ async def revoke_credential(ports: Ports, credential_id: str) -> Revoked:
         revision = replaced.revision
     else:
         revision = await ports.store.commit(_Removing(credential_id=wanted))
-    _log.info("credential_revoked", credential_id=uuid_text(wanted), revision=revision)
+    if credential is not None:
+        _log.info("credential_revoked", credential_id=credential_id, revision=revision)
     return Revoked(revision=revision, enforced=ports.followers.has_confirmed(ENFORCING_FOLLOWER, revision))

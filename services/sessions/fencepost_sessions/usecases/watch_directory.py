@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -80,6 +79,8 @@ async def watch_directory(ports: Ports, caller: Caller, request: WatchDirectory)
             return
         ports.followers.begins_at(request.follower, held)
         _log.info("watch_began", follower=request.follower, revision=held)
+        # The first beat is due at once: a follower that missed nothing hears so, and confirms, without waiting.
+        beat_at = ports.clock.monotonic()
         while True:
             ports.bells.check_open()
             bell.clear()
@@ -93,8 +94,12 @@ async def watch_directory(ports: Ports, caller: Caller, request: WatchDirectory)
                 step = ports.store.read(partial(_changes, held=held))
                 held = step.revision
                 yield step
-            elif not await _rings(bell, ports.clock):
+            elif await _rings(bell, ports.clock, until=beat_at):
+                # Perhaps for nothing that a follower sees: only what is sent puts the next beat off.
+                continue
+            else:
                 yield Step(epoch=directory.epoch, revision=held)
+            beat_at = ports.clock.monotonic() + HEARTBEAT_MS / 1000
 
 
 def snapshot(ports: Ports) -> Iterator[Step]:
@@ -139,17 +144,18 @@ def _check_still_valid(ports: Ports, caller: Caller) -> None:
         )
 
 
-async def _rings(bell: asyncio.Event, clock: Clock) -> bool:
-    """Wait for the bell, at most HEARTBEAT_MS; tell whether it rang."""
+async def _rings(bell: asyncio.Event, clock: Clock, *, until: float) -> bool:
+    """Wait for the bell until a moment of the monotonic clock; tell whether it rang before."""
+    if clock.monotonic() >= until:
+        return False
     waits = [
         asyncio.ensure_future(bell.wait()),
-        asyncio.ensure_future(clock.sleep(HEARTBEAT_MS / 1000)),
+        asyncio.ensure_future(clock.sleep(until - clock.monotonic())),
     ]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     finally:
         for wait in waits:
             wait.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await asyncio.gather(*waits, return_exceptions=True)
+        await asyncio.gather(*waits, return_exceptions=True)
     return bell.is_set()
