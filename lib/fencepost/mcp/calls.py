@@ -13,6 +13,7 @@ Frames from the edge:
 
     <n> <the JSON-RPC response>
     <n> again                                   not begun, or ended by the edge's stop: ask the next edge
+    <n> unreadable                              the edge cannot read the request: nothing was done
     0 epoch <epoch>                             calls from here on are made to this store
     0 draining                                  send nothing new here
 """
@@ -42,6 +43,7 @@ PROGRESS_MS: Final = 10_000
 CALLS_IN_FLIGHT_MAX: Final = 64
 REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
 
+UNREADABLE: Final = "the request is nested too deeply, or holds a number that is none; nothing was done"
 _UP: Final = "Start the services with `fencepost up`; `fencepost status` shows what runs."
 _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
@@ -190,6 +192,8 @@ class Calls:
             self._open = False
         elif rest.startswith(b"{"):
             self._conclude(call, rest)
+        elif rest == b"unreadable":
+            self._conclude(call, wire.failure(call.id_text, wire.INVALID_REQUEST, UNREADABLE))
         else:
             raise BrokenEdge
 

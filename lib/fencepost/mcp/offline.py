@@ -7,7 +7,7 @@ import os
 from fencepost.errors import Refused
 from fencepost.home import Home
 from fencepost.mcp import wire
-from fencepost.mcp.calls import Calls
+from fencepost.mcp.calls import UNREADABLE, Calls
 from fencepost.mcp.link import Identity, Link, new_nonce
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
@@ -50,5 +50,10 @@ def examine(call: Call) -> bytes | None:
     """Return the answer to a call whose arguments are wrong, else None. Where an edge is there, the edge does this."""
     from fencepost.mcp import registry  # noqa: PLC0415 (needed only where no edge is)
 
-    verdict = registry.examine(wire.decode(call.line)["params"])
+    try:
+        params = wire.decode(call.line)["params"]
+    except wire.NotJson:
+        # It was read once, so it is nested so deeply that a few calls more on the stack make the difference.
+        return wire.failure(call.id_text, wire.INVALID_REQUEST, UNREADABLE)
+    verdict = registry.examine(params)
     return verdict.line(call.id_text) if isinstance(verdict, registry.Malformed) else None

@@ -40,6 +40,7 @@ _NOT_JSON: Final = "the line is not one JSON value in UTF-8; nothing was done"
 _REUSED: Final = (
     "this id belongs to an earlier tool call of this connection; nothing was done: give each request its own"
 )
+_UNWIELDY: Final = "the message is nested too deeply or too long for a line of its own; nothing was done"
 _NOT_READY: Final = "send initialize and then notifications/initialized first; nothing was done"
 
 
@@ -224,15 +225,15 @@ class Session:
         if problem is not None:
             self._emit(wire.failure("null", wire.INVALID_REQUEST, f"{problem}; nothing was done"))
             return
-        # A call must reach the edge as a line of its own. Old clients pay for the encoder, nobody else.
-        import json  # noqa: PLC0415 (see above)
-
         batch = Batch(len(messages), self._emit)
         for message in messages:
-            if isinstance(message, dict) and message.get("method") == "initialize":
+            line = _line_of(message)
+            if line is None:
+                batch.add(wire.failure(_echo(message), wire.INVALID_REQUEST, _UNWIELDY))
+            elif isinstance(message, dict) and message.get("method") == "initialize":
                 batch.add(wire.failure(_echo(message), wire.INVALID_REQUEST, "initialize cannot be part of a batch"))
             else:
-                self._message(message, json.dumps(message, separators=(",", ":")).encode(), batch.add)
+                self._message(message, line, batch.add)
 
     def _message(self, message: Any, line: bytes, sink: Sink) -> None:
         if not isinstance(message, dict):
@@ -331,8 +332,24 @@ class Session:
         )
 
 
-def _echo(message: dict[str, Any]) -> str:
-    return id_text_of(message.get("id")) or "null"
+def _echo(message: Any) -> str:
+    return (id_text_of(message.get("id")) if isinstance(message, dict) else None) or "null"
+
+
+def _line_of(message: Any) -> bytes | None:
+    """Return a message of a batch as a line of its own, or None where it makes none that is fit to be passed on."""
+    # Only clients of that one version pay for the encoder.
+    import json  # noqa: PLC0415 (see above)
+
+    try:
+        text = json.dumps(message, ensure_ascii=False, separators=(",", ":"))
+    except RecursionError:
+        return None
+    try:
+        line = text.encode()
+    except UnicodeEncodeError:
+        line = json.dumps(message, separators=(",", ":")).encode()
+    return line if len(line) <= LINE_BYTES_MAX else None
 
 
 def _wait_ms(name: str, arguments: Any) -> int:

@@ -229,7 +229,9 @@ class _Connection(asyncio.Protocol):
         request = parse_request(frame.line)
         if frame.number in self._calls:
             raise BadFrame
-        if self._shims.draining:
+        if request is None:
+            self._write(b"%d unreadable" % frame.number)
+        elif self._shims.draining:
             self._write(b"%d again" % frame.number)
         elif len(self._calls) >= self._shims.limits.calls_in_flight_max:
             self._write(b"%d %b" % (frame.number, _overloaded(len(self._calls)).line(request.id_text)))

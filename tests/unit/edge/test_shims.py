@@ -421,6 +421,14 @@ async def test_who_breaks_the_protocol_loses_the_connection_alone(home: Home, ed
 
 
 @pytest.mark.requirement("edge.shims-are-held-to-the-protocol")
+async def test_a_request_that_is_nested_too_deeply_is_given_back_and_the_connection_stays(edge: EdgeClient) -> None:
+    deep = b"[" * 3000 + b"]" * 3000
+    edge.write(b'1 {"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"list_agents","x":' + deep + b"}}\n")
+    assert await edge.raw(1) == b"unreadable"
+    assert "isError" in await edge.call(2, "send_message", SEND)
+
+
+@pytest.mark.requirement("edge.shims-are-held-to-the-protocol")
 async def test_a_number_in_use_cannot_be_used_again(edge: EdgeClient, fake: FakeMailbox) -> None:
     fake.next("Wait", hang())
     edge.begin(1, "wait_agent")

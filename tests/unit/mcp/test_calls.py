@@ -351,6 +351,15 @@ def test_what_no_edge_sends_breaks_the_connection(open_table: Table, frame: byte
         open_table.calls.answered(frame)
 
 
+@pytest.mark.requirement("mcp.stream-survives-bad-lines")
+def test_a_request_that_the_edge_cannot_read_is_answered_under_its_own_id(open_table: Table) -> None:
+    identity = open_table.admit()
+    open_table.send()
+    open_table.calls.answered(b"1 unreadable")
+    assert open_table.answers[identity]["error"]["code"] == -32600
+    assert open_table.answers[identity]["id"] == int(identity)
+
+
 def test_the_next_moment_to_act_is_known(table: Table) -> None:
     assert table.calls.next_due_s() is None
     table.admit()

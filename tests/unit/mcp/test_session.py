@@ -367,6 +367,31 @@ def test_a_batch_is_bounded_and_not_empty() -> None:
     assert client.say([{"jsonrpc": "2.0", "method": "notifications/x"}]) == []
 
 
+@pytest.mark.requirement("mcp.batches-only-under-their-version")
+def test_a_message_of_a_batch_is_passed_on_as_a_line_that_the_edge_takes() -> None:
+    client = greeted("2025-03-26")
+    wide = call(1, params={"name": "send_message", "arguments": {"message": "漢" * 300_000}})
+    client.session.feed(json.dumps([wide], ensure_ascii=False).encode())
+    assert json.loads(client.calls[0].line) == wide
+    assert len(client.calls[0].line) <= LINE_BYTES_MAX
+    half = call(2, params={"name": "send_message", "arguments": {"message": "\ud800"}})
+    client.say([half])
+    assert json.loads(client.calls[1].line) == half
+
+
+@pytest.mark.requirement("mcp.stream-survives-bad-lines")
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_no_depth_of_nesting_ends_the_session(version: str) -> None:
+    client = greeted(version)
+    for depth in [*range(900, 1000), 5_000]:
+        deep = b"[" * depth + b"]" * depth
+        message = b'{"jsonrpc":"2.0","id":%d,"method":"ping","params":{"x":%b}}' % (depth, deep)
+        for line in (message, b"[%b]" % message):
+            client.session.feed(line)
+    client.lines.clear()
+    assert client.ask("ping")["result"] == {}
+
+
 def test_an_id_is_echoed_as_it_came() -> None:
     assert id_text_of("a\ud800\n") == '"a\\ud800\\n"'
     assert id_text_of(-3) == "-3"

@@ -355,6 +355,22 @@ async def test_bad_lines_are_answered_one_by_one_and_the_stream_goes_on(shim: Sh
     assert (await shim.ask("ping"))["result"] == {}
 
 
+@pytest.mark.requirement("mcp.stream-survives-bad-lines")
+async def test_no_depth_of_nesting_ends_the_process(tmp_path: Path) -> None:
+    async with running_shim(env=environment(HOME=str(tmp_path))) as shim:
+        await shim.greet()
+        for depth in range(940, 1000):
+            deep = b"[" * depth + b"]" * depth
+            shim.say(
+                b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":"list_agents","arguments":{"x":%b}}}'
+                % (depth, deep)
+            )
+            answer = await shim.line()
+            assert answer["id"] in (depth, None)
+            assert "error" in answer or answer["result"]["isError"]
+        assert (await shim.ask("ping", identity="p"))["result"] == {}
+
+
 @pytest.mark.requirement("mcp.lines-are-bounded")
 async def test_an_oversize_line_is_skipped_answered_once_and_the_stream_goes_on(shim: Shim, edge: FakeEdge) -> None:
     call = b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"send_message"'

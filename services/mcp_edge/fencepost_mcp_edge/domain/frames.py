@@ -140,12 +140,16 @@ class Request:
     params: dict[str, Any]
 
 
-def parse_request(line: bytes) -> Request:
-    """Return the call in a frame. Raises BadFrame where no shim would have passed it on."""
+def parse_request(line: bytes) -> Request | None:
+    """Return the call in a frame, or None where it is too deeply nested to be read here, if not by the shim.
+
+    Raises:
+        BadFrame: no shim would have passed it on.
+    """
     try:
         message = wire.decode(line)
     except wire.NotJson:
-        raise BadFrame from None
+        return None
     if not isinstance(message, dict) or message.get("method") != "tools/call":
         raise BadFrame
     identity, params = message.get("id"), message.get("params")
