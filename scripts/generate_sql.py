@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import re
 import sys
 import textwrap
 from pathlib import Path
@@ -17,7 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVICES = ("mailbox",)
+SERVICES = ("mailbox", "sessions")
 WIDTH = 116
 
 
@@ -26,7 +27,13 @@ def compiled(statement: str | Executable) -> str:
     if isinstance(statement, str):
         return statement
     assert isinstance(statement, ClauseElement), "a statement can be compiled"
-    return str(statement.compile(dialect=sqlite.dialect(paramstyle="named")))
+    result = statement.compile(dialect=sqlite.dialect(paramstyle="named"))
+    text = str(result)
+    for name, value in result.params.items():
+        if value is not None:  # a constant of the statement, not a parameter of the call
+            assert isinstance(value, int), "constants are numbers"
+            text = re.sub(rf":{name}\b", str(int(value)), text)
+    return text
 
 
 def module(service: str) -> str:

@@ -22,6 +22,9 @@ SUFFIXES_OF_CODE: Final = frozenset({".py", ".proto", ".sql", ".sh"})
 UNFINISHED: Final = re.compile(r"\b(?:TO" + r"DO|FIX" + r"ME|XX" + r"X|HA" + r"CK)\b")
 SLEEP_REASON: Final = re.compile(r"#\s*sleep: \S+")
 
+# Read by scripts/generate_sql.py and by tests; never imported by a running service.
+DEVELOPMENT_ONLY = ("store/statements.py", "store/tables.py")
+
 
 def files(*folders: str) -> Iterator[Path]:
     """Yield the files of code below `folders` that people write: no generated stub."""
@@ -137,11 +140,27 @@ def test_no_folder_hides_a_module_of_the_standard_library() -> None:
     assert not list((ROOT / "tests").rglob("__init__.py")), "tests are no packages"
 
 
+def test_nothing_that_runs_imports_what_only_generation_needs() -> None:
+    # docs/decisions/statements.md: a service runs the text that was compiled from these modules.
+    generated_from = {"statements", "tables"}
+    found = [
+        f"{name}: {module}"
+        for name, tree, _ in python("lib", "services")
+        if not name.endswith(DEVELOPMENT_ONLY)
+        for module in imported(tree)
+        if module.partition(".")[0] in {"sqlalchemy", "sqlmodel"}
+        or (".store." in module and module.rpartition(".")[2] in generated_from)
+    ]
+    assert not found, found
+
+
 def test_everything_that_is_imported_is_a_declared_dependency() -> None:
     providers = importlib.metadata.packages_distributions()
     wanted = declared()
     found: dict[str, str] = {}
     for name, tree, _ in python("lib", "services"):
+        if name.endswith(DEVELOPMENT_ONLY):
+            continue
         for module in imported(tree):
             top = module.partition(".")[0]
             if top in OWN or top in sys.stdlib_module_names or top == "google":
