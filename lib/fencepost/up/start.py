@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import enum
 import importlib.util
 import os
 import signal
 import sys
 import time
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Final
 
 from fencepost.errors import Refused
 from fencepost.home import Home
-from fencepost.up.control import status, stop
+from fencepost.up.control import status
 from fencepost.up.logfile import LOG_BYTES_MAX
 from fencepost.up.report import Overall
 from fencepost.up.settings import UP, UpSettings, read
@@ -25,7 +27,7 @@ from fencepost_kit.refusal import Refusal
 
 DETACH_MS_MAX: Final = 120_000
 DETACH_POLL_MS: Final = 20
-STOP_S_MAX: Final = 30.0
+STOP_MS_MAX: Final = 60_000
 EXIT_FAILED: Final = 1
 
 
@@ -106,10 +108,30 @@ async def _foreground(home: Home, rows: Sequence[Row], settings: UpSettings) -> 
 
 def _detached(home: Home, services: Sequence[str] | None, table: Sequence[Row]) -> int:
     """Start the supervisor in a session of its own and wait until it is ready or gone."""
+    log = home.log(UP)
+    pid = _spawned(home, services, table, log)
+    try:
+        waited = _ready_or_gone(home, pid)
+    except BaseException:
+        _end(pid)  # nobody waits for it any more, so nobody would learn what became of it
+        raise
+    found = status(home)
+    if waited is _Waited.READY:
+        say(f"{', '.join(service.name for service in found.services)} are ready (process {pid}). Log: {log}")
+        return 0
+    if waited is _Waited.GONE:
+        say(f"not started. {found.problem or 'The reason is in the log'}. Log: {log}")
+        return EXIT_FAILED
+    gone = _end(pid)
+    left = "everything was stopped again" if gone else f"process {pid} was told to stop"
+    say(f"not ready within {DETACH_MS_MAX / 1000:g} s; {left}. Log: {log}")
+    return EXIT_FAILED
+
+
+def _spawned(home: Home, services: Sequence[str] | None, table: Sequence[Row], log: Path) -> int:
     argv = [sys.executable, "-P", "-m", "fencepost.up", "--home", str(home.path)]
     argv += ["--services", ",".join(services)] if services is not None else []
     argv += ["--table", table_to_json(table)] if tuple(table) != TABLE else []
-    log = home.log(UP)
     if log.exists() and log.stat().st_size > LOG_BYTES_MAX:
         log.replace(log.with_name(f"{log.name}.1"))
     actions = [
@@ -117,19 +139,34 @@ def _detached(home: Home, services: Sequence[str] | None, table: Sequence[Row]) 
         (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600),
         (os.POSIX_SPAWN_DUP2, 1, 2),
     ]
-    pid = os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
+    return os.posix_spawn(sys.executable, argv, os.environ, file_actions=actions, setsid=True)
+
+
+class _Waited(enum.Enum):
+    READY = enum.auto()
+    GONE = enum.auto()
+    TOO_LONG = enum.auto()
+
+
+def _ready_or_gone(home: Home, pid: int) -> _Waited:
+    """Wait for at most DETACH_MS_MAX until everything is ready or the process has ended."""
     until = time.monotonic() + DETACH_MS_MAX / 1000
     while time.monotonic() < until:
-        ended, _ = os.waitpid(pid, os.WNOHANG)
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return _Waited.GONE
         found = status(home)
-        if ended:
-            say(f"not started. {found.problem or 'The reason is in the log'}. Log: {log}")
-            return EXIT_FAILED
         if found.running and found.pid == pid and found.overall is Overall.READY:
-            say(f"{', '.join(service.name for service in found.services)} are ready (process {pid}). Log: {log}")
-            return 0
+            return _Waited.READY
         time.sleep(DETACH_POLL_MS / 1000)
+    return _Waited.TOO_LONG
+
+
+def _end(pid: int) -> bool:
+    """Ask our own child to stop and wait for at most STOP_MS_MAX; tell whether it is gone."""
     os.kill(pid, signal.SIGTERM)
-    stop(home, STOP_S_MAX)
-    say(f"not ready within {DETACH_MS_MAX / 1000:g} s; everything was stopped again. Log: {log}")
-    return EXIT_FAILED
+    until = time.monotonic() + STOP_MS_MAX / 1000
+    while time.monotonic() < until:
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            return True
+        time.sleep(DETACH_POLL_MS / 1000)
+    return False

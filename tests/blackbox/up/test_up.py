@@ -13,10 +13,10 @@ import pytest
 
 from fencepost import up
 from fencepost.home import Home
-from fencepost.up import Overall, Phase
+from fencepost.up import Overall, Phase, start
 from fencepost.up.logfile import LINE_BYTES_MAX
 from fencepost_testing.compose import TABLE, Up, is_alive, until
-from fencepost_testing.processes import Services
+from fencepost_testing.processes import Services, environment
 
 NAMES = ["alpha", "beta", "gamma"]
 
@@ -227,6 +227,41 @@ def test_a_detached_start_that_fails_says_why_and_where_the_log_is(compose: Up) 
     assert f"Log: {compose.home.log('up')}" in output
     assert not up.status(compose.home).running
     assert not any(is_alive(pid) for pid in compose.pids())
+
+
+@pytest.mark.requirement("up.detached-means-ready-or-gone")
+def test_a_detached_start_that_is_not_ready_at_its_limit_is_stopped_again(
+    compose: Up, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    compose.plan("alpha", hang=True)
+    for name, value in environment(compose.home).items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(start, "DETACH_MS_MAX", 4_000)
+    assert up.run(compose.home, detach=True, services=["alpha"], table=TABLE) == 1
+    assert "not ready within 4 s; everything was stopped again" in capfd.readouterr().err
+    assert not up.status(compose.home).running
+    assert not any(is_alive(pid) for pid in compose.pids())
+
+
+@pytest.mark.requirement("up.detached-means-ready-or-gone")
+def test_a_detached_start_that_is_interrupted_leaves_nothing_running(compose: Up) -> None:
+    compose.plan("alpha", hang=True)
+    starter = compose.spawn("--services", "alpha", "--detach")
+    until(lambda: ("alpha", "started") in compose.events(), "the start of alpha")
+    compose.end(starter, signal.SIGINT)
+    assert not up.status(compose.home).running
+    assert not any(is_alive(pid) for pid in compose.pids())
+
+
+def test_a_status_file_that_cannot_be_written_is_told_once_and_stops_nothing(compose: Up) -> None:
+    compose.home.prepare()
+    compose.home.up_status.mkdir()
+    supervisor = compose.spawn("--services", "alpha")
+    until(lambda: ("alpha", "ready") in compose.events(), "readiness")
+    code, output = compose.end(supervisor)
+    assert code == 0
+    assert output.count("cannot be written") == 1
+    assert compose.events()[-1] == ("alpha", "stopped")
 
 
 @pytest.mark.requirement("up.a-stop-joins-every-child")

@@ -107,15 +107,17 @@ class Up:
 
     def events(self) -> list[tuple[str, str]]:
         """What the fakes have done, in order: name and event."""
+        return [(line.split()[0], line.split()[1]) for line in self._event_lines()]
+
+    def _event_lines(self) -> list[str]:
         try:
-            lines = (self.home.path / "fake" / "events").read_text().splitlines()
+            return (self.home.path / "fake" / "events").read_text().splitlines()
         except FileNotFoundError:
             return []
-        return [(line.split()[0], line.split()[1]) for line in lines]
 
     def pids(self) -> set[int]:
         """Every process that a fake has ever been."""
-        return {int(line.split()[2]) for line in (self.home.path / "fake" / "events").read_text().splitlines()}
+        return {int(line.split()[2]) for line in self._event_lines()}
 
     def logs(self) -> str:
         return "\n".join(

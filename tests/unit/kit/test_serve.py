@@ -371,3 +371,8 @@ def test_a_drain_time_out_of_range_is_refused(home: Home, drain_ms: int) -> None
         settings(home, drain_ms=drain_ms)
     for taken in (0, DRAIN_MS_MAX):
         settings(home, drain_ms=taken)
+
+
+async def test_a_server_that_was_never_started_can_be_stopped_and_leaves_nothing(home: Home) -> None:
+    await Server(settings(home)).stop()
+    assert not home.path.exists()
