@@ -34,6 +34,7 @@ from fencepost_chaos.workload import Peer  # noqa: E402
 
 from fencepost.client import Channels, Sessions  # noqa: E402
 from fencepost.common.v1 import common_pb2  # noqa: E402
+from fencepost.errors import FencepostError  # noqa: E402
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home, read_credential  # noqa: E402
 from fencepost.sessions.v1 import sessions_pb2  # noqa: E402
 from fencepost_testing.processes import environment  # noqa: E402
@@ -201,7 +202,8 @@ class Run:
             victims=victims,
             project_id=self.project_id,
         )
-        paths = os.pathsep.join((str(HERE), str(HERE.parent / "support")))
+        given = filter(None, (os.environ.get("PYTHONPATH", ""),))
+        paths = os.pathsep.join((str(HERE), str(HERE.parent / "support"), *given))
         errors = self.folder / f"{name}.err"
         with errors.open("wb") as written:
             process = await asyncio.create_subprocess_exec(
@@ -344,7 +346,7 @@ async def main(arguments: argparse.Namespace, folder: Path) -> int:
     )
     try:
         report = await carried_out(run)
-    except Ended as ended:
+    except (Ended, FencepostError) as ended:
         print(f"chaos: FAILED, seed {seed}: {ended}", flush=True)
         return 1
     report.write(ROOT / "build" / "chaos.json")

@@ -22,8 +22,9 @@ ALLOWED_REFUSALS: Final = frozenset({"draining", "overloaded", "dependency_unava
 NOBODY_REFUSAL: Final = "not_found"
 CANCELLED_REFUSAL: Final = "key_cancelled"
 CURSOR_REFUSALS: Final = frozenset({"invalid_cursor", "expired_cursor"})
-# A call whose answer was lost failed at most this long before the end of its service was noticed.
+# How late, at most, a process of a busy machine notices what happened: the end of a service, the end of a wait.
 NOTICED_LATE_NS: Final = 1_000_000_000
+WAIT_ENDED_LATE_NS: Final = 500_000_000
 
 
 class Broken(enum.StrEnum):
@@ -293,7 +294,7 @@ def cursors_and_acknowledgements_hold(case: Case) -> Iterator[Violation]:
 
 
 def waits_wake(case: Case) -> Iterator[Violation]:
-    """A wait does not end by time where something unread was committed before it began."""
+    """A wait does not end by time where something unread was acknowledged before it began, or well before its end."""
     arrivals: dict[str, list[tuple[int, str]]] = defaultdict(list)
     for mutation in case.history.mutations:
         if mutation.outcome is Outcome.DONE:
@@ -310,7 +311,8 @@ def waits_wake(case: Case) -> Iterator[Violation]:
             continue
         arrived = arrivals[wait.agent]
         # Only what was shown to nobody until the wait had ended is unread for certain.
-        for at_ns, record_id in arrived[: bisect.bisect_left(arrived, (wait.invoked_ns, ""))]:
+        before_ns = max(wait.invoked_ns, wait.returned_ns - WAIT_ENDED_LATE_NS)
+        for at_ns, record_id in arrived[: bisect.bisect_left(arrived, (before_ns, ""))]:
             if first_shown.get(record_id, 0) > wait.returned_ns and record_id not in claimed:
                 yield Violation(
                     broken=Broken.MISSED_WAKE, text=f"{wait.client} slept through {record_id}, there since {at_ns}"

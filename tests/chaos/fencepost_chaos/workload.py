@@ -16,7 +16,7 @@ from fencepost_chaos.faces import Face, Op
 from fencepost_chaos.history import Call, Outcome, Page
 
 PAUSE_MS: Final = (15, 60)
-WAIT_MS: Final = (200, 2_000)
+WAIT_MS: Final = (200, 4_000)
 PAGE_RECORDS: Final = (1, 40)
 REQUEST_SHARE: Final = 0.4
 NOBODY_SHARE: Final = 0.01

@@ -30,6 +30,7 @@ from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Operation
 
 ANN: Final = "agent-ann"
 BOB: Final = "agent-bob"
+SECOND: Final = 1_000_000_000
 
 
 def sent(number: int, **changes: Any) -> Mutation:
@@ -84,8 +85,8 @@ def page(number: int, *records: Seen, **changes: Any) -> Page:
     values: dict[str, Any] = {
         "client": "bob",
         "agent": BOB,
-        "invoked_ns": 10_000 + number * 100,
-        "returned_ns": 10_000 + number * 100 + 50,
+        "invoked_ns": 5 * SECOND + number * 100,
+        "returned_ns": 5 * SECOND + number * 100 + 50,
         "outcome": Outcome.DONE,
         "ack_cursor": f"ack-{number}" if records else "",
         "records": records,
@@ -401,6 +402,11 @@ def test_a_wait_may_sleep_where_everything_was_read() -> None:
     assert not found(history(pages=pages, waits=[waited(400, 9_000)]), state())
 
 
+def test_a_wait_that_ends_while_a_message_comes_in_missed_nothing() -> None:
+    assert not found(history(waits=[waited(100, 360)]), state())
+    assert found(history(waits=[waited(100, 360 + SECOND)]), state()) == {Broken.MISSED_WAKE}
+
+
 def kill(at_ns: int, point: str = "") -> Kill:
     return Kill(service="mailbox", at_ns=at_ns, point=point)
 
@@ -408,9 +414,6 @@ def kill(at_ns: int, point: str = "") -> Kill:
 def call(began_ns: int, ended_ns: int, **changes: Any) -> Rpc:
     values: dict[str, Any] = {"client": "ann", "services": ("mailbox",), "method": "Send"}
     return Rpc(began_ns=began_ns, ended_ns=ended_ns, **values | changes)
-
-
-SECOND: Final = 1_000_000_000
 
 
 @pytest.mark.parametrize(
