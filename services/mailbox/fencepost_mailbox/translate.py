@@ -332,11 +332,18 @@ def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
         record_id=record_id_text(record.kind, record.record_id),
         delivery_state=_DELIVERY[record.delivery],
         duplicate=receipt.duplicate,
-        recipient=names.ref(record.recipient),
+        recipient=_recipient(receipt, names),
         recipient_reader=_reader(receipt.readership),
         recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
     )
+
+
+def _recipient(receipt: admit.Receipt, names: Namer) -> common.AgentRef | None:
+    agent = receipt.recipient
+    if agent is None:
+        return names.ref(receipt.record.recipient)
+    return common.AgentRef(agent_id=uuid_text(agent.agent_id), name=agent.name)
 
 
 def request_response(receipt: admit.Receipt, names: Namer) -> pb.RequestResponse:
@@ -347,7 +354,7 @@ def request_response(receipt: admit.Receipt, names: Namer) -> pb.RequestResponse
         delivery_state=_DELIVERY[record.delivery],
         answer_state=_ANSWER[record.answer],
         duplicate=receipt.duplicate,
-        recipient=names.ref(record.recipient),
+        recipient=_recipient(receipt, names),
         recipient_reader=_reader(receipt.readership),
         recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
@@ -362,7 +369,7 @@ def reply_response(receipt: admit.Receipt, names: Namer) -> pb.ReplyResponse:
         record_id=record_id_text(record.kind, record.record_id),
         delivery_state=_DELIVERY[record.delivery],
         duplicate=receipt.duplicate,
-        recipient=names.ref(record.recipient),
+        recipient=_recipient(receipt, names),
         recipient_reader=_reader(receipt.readership),
         recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,

@@ -5,18 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.ids import uuid_text
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.directory import Unreachable, Update
+from fencepost_mailbox.domain.claims import Claim, Outcome
 from fencepost_mailbox.domain.records import evolve, new_record
-from fencepost_mailbox.domain.values import Agent, Completion, Kind, Origin, Record
+from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
+from fencepost_mailbox.domain.values import Agent, Completion, FactKind, Kind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition
 from fencepost_mailbox.store.sqlite import SqliteStore
+from fencepost_mailbox.usecases import admit, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases import claim as claims
+from fencepost_mailbox.usecases.ports import Ports
+from fencepost_mailbox.waits import Waits, Wake
+from fencepost_testing.clock import VirtualClock
 
 WAIT_S_MAX: Final = 5.0
 PROJECT: Final = b"P" * 16
@@ -232,3 +241,245 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(WAIT_S_MAX):
         while not condition():  # noqa: ASYNC110 - what is waited for has no event of its own
             await asyncio.sleep(0.001)
+
+
+class KnownAgents:
+    """A directory in which a fixed set of agents exists, named like themselves."""
+
+    def __init__(self, *names: str) -> None:
+        self._by_name = {name: an_agent(name) for name in names}
+        self._by_id = {agent.agent_id: agent for agent in self._by_name.values()}
+        self.stale = False
+        self.refusing: Exception | None = None
+
+    def forget(self, name: str) -> None:
+        """Resolve the agent, as sessions does, and know nothing of it, as a mirror that lags behind."""
+        self._by_id.pop(id16(name), None)
+
+    async def resolve(self, project_id: bytes, target: str) -> Agent:
+        """See ports.Directory."""
+        if self.refusing is not None:
+            raise self.refusing
+        agent = self._by_name.get(target)
+        if agent is None or agent.project_id != project_id:
+            raise NotFound("nobody has this name")
+        return agent
+
+    def agent(self, agent_id: bytes) -> Agent | None:
+        """See ports.Directory."""
+        return self._by_id.get(agent_id)
+
+    def check_fresh(self) -> None:
+        """See ports.Directory."""
+        if self.stale:
+            raise DirectoryStale("too old")
+
+
+class NotedReads:
+    """Signals that a test can look at."""
+
+    def __init__(self, waits: Waits) -> None:
+        self._waits = waits
+        self.reads: dict[bytes, int] = {}
+
+    def waiting(self, agent_id: bytes) -> bool:
+        """See ports.Signals."""
+        return self._waits.waiting(agent_id)
+
+    def note_read(self, agent_id: bytes, now_ms: int) -> None:
+        """See ports.Signals."""
+        self.reads[agent_id] = now_ms
+
+    def last_read_at_ms(self, agent_id: bytes) -> int:
+        """See ports.Signals."""
+        return self.reads.get(agent_id, 0)
+
+
+class Desk:
+    """Every use case of the mailbox over a store of its own, called by the names of agents.
+
+    Commits wake waits as in the running service; time stands still until a test moves it.
+    """
+
+    def __init__(self, path: Path, *names: str, **options: Any) -> None:
+        self._path = path
+        self._options = options
+        self.clock = VirtualClock(now_ms=NOW_MS)
+        self.agents = KnownAgents(*names)
+        self.mint = CountingMint()
+        self._keys = itertools.count(1)
+        self.deaths: list[BaseException] = []
+        self.woken: list[bytes] = []
+
+    async def start(self) -> None:
+        """Open the store."""
+        self.waits = Waits(self.clock)
+        self.store = SqliteStore(self._path, on_commit=self._committed, on_fatal=self.deaths.append, **self._options)
+        self.signals = NotedReads(self.waits)
+        self.ports = Ports(
+            store=self.store, directory=self.agents, signals=self.signals, mint=self.mint, clock=self.clock
+        )
+        await self.store.start()
+        await self.store.submit(claims.Resuming(now_ms=self.clock.now_ms()))
+
+    def _committed(self, applied: Sequence[Applied[Any]]) -> None:
+        for one in applied:
+            self.woken += one.wakes
+            self.waits.wake(one.wakes)
+
+    async def stop(self) -> None:
+        """Close the store."""
+        await self.store.close()
+
+    async def restart(self) -> None:
+        """Close the store and open it again."""
+        await self.stop()
+        await self.start()
+
+    def key(self) -> str:
+        """A key that was never used."""
+        return f"key-{next(self._keys)}"
+
+    async def send(
+        self,
+        sender: str,
+        recipient: str,
+        body: str = "text",
+        *,
+        kind: Kind = Kind.INFORMATION,
+        key: str | None = None,
+        generation: int = 1,
+    ) -> admit.Receipt:
+        """Send information, or a request."""
+        command = admit.Command(
+            kind=kind,
+            target=recipient,
+            body=body,
+            key=self.key() if key is None else key,
+            completion=Completion.AUTOMATIC if kind is Kind.REQUEST else Completion.NONE,
+        )
+        return await admit.Admit(self.ports)(a_caller(sender, generation=generation), command)
+
+    async def request(self, sender: str, recipient: str, body: str = "work", **options: Any) -> Record:
+        """Send a request and return its record."""
+        return (await self.send(sender, recipient, body, kind=Kind.REQUEST, **options)).record
+
+    async def receive(
+        self,
+        agent: str,
+        *,
+        cursor: str = "",
+        ack: str = "",
+        limit: int = 0,
+        page_bytes: int = 0,
+        timeout_ms: int = 0,
+        generation: int = 1,
+    ) -> receive.Page:
+        """Read a page."""
+        command = receive.Command(
+            cursor=cursor, ack_cursor=ack, limit=limit, timeout_ms=timeout_ms, page_bytes=page_bytes
+        )
+        return await receive.Receive(self.ports, self.waits)(a_caller(agent, generation=generation), command)
+
+    async def wait(self, agent: str, *, timeout_ms: int = 0, generation: int = 1) -> Wake:
+        """Wait for something to read."""
+        return await receive.Wait(self.ports, self.waits)(a_caller(agent, generation=generation), timeout_ms)
+
+    async def reply(
+        self,
+        agent: str,
+        request: Record,
+        body: str = "done",
+        *,
+        status: ReplyStatus = ReplyStatus.DONE,
+        key: str | None = None,
+        generation: int = 1,
+    ) -> admit.Receipt:
+        """Answer a request."""
+        command = reply.Command(
+            request_id=request.record_id, status=status, body=body, key=self.key() if key is None else key
+        )
+        return await reply.Reply(self.ports)(a_caller(agent, generation=generation), command)
+
+    async def claim(
+        self,
+        agent: str,
+        *,
+        dispatcher: str = "dispatcher",
+        incarnation: int = 1,
+        generation: int = 1,
+        kind: claims.ClaimKind = claims.ClaimKind.REQUEST,
+        high_water: int = 0,
+        term_ms: int = 0,
+        key: str | None = None,
+    ) -> claims.Taken | None:
+        """Take a record for a dispatcher."""
+        command = claims.Command(
+            agent_id=id16(agent),
+            generation=generation,
+            dispatcher=id16(dispatcher),
+            incarnation=incarnation,
+            kind=kind,
+            high_water=high_water,
+            term_ms=term_ms,
+            key=self.key() if key is None else key,
+        )
+        return await claims.TakeClaim(self.ports)(a_caller("service", role=Role.SERVICE), command)
+
+    async def taken(self, agent: str, **options: Any) -> claims.Taken:
+        """Take a record that is there."""
+        found = await self.claim(agent, **options)
+        assert found is not None
+        return found
+
+    async def release(self, held: Claim, *, generation: int | None = None, proof: str = "busy") -> claims.Settled:
+        """Give a claim back."""
+        return await claims.Release(self.ports)(held.token, generation or held.generation, proof)
+
+    async def finish(
+        self, held: Claim, outcome: Outcome, *, generation: int | None = None, evidence: str = "seen"
+    ) -> claims.Settled:
+        """Tell what became of a claim."""
+        return await claims.Finish(self.ports)(held.token, generation or held.generation, outcome, evidence)
+
+    async def open(self, agent: str, generation: int) -> open_generation.Opened:
+        """Open a life."""
+        return await open_generation.OpenGeneration(self.ports)(id16(agent), generation)
+
+    async def expire(self, ms: int) -> int:
+        """Let time pass and look for claims that have stood too long."""
+        await self.clock.advance(ms / 1000)
+        return await self.store.submit(claims.Expiring(now_ms=self.clock.now_ms()))
+
+    async def settle(
+        self, agent: str, operation: Operation, key: str, content: bytes, *, epoch: str | None = None
+    ) -> settle_key.Settlement:
+        """Ask what became of a key."""
+        command = settle_key.Command(
+            epoch=uuid_text(self.store.epoch) if epoch is None else epoch,
+            operation=operation,
+            key=key,
+            content=content,
+        )
+        return await settle_key.SettleKey(self.ports)(a_caller(agent), command)
+
+    def now(self, record: Record) -> Record:
+        """A record as it stands now."""
+        found = self.store.read.record(record.record_id)
+        assert found is not None
+        return found
+
+    def facts(self, record: Record) -> list[FactKind]:
+        """What became true of a record, in order."""
+        return [fact.fact for fact in self.store.read.facts(record.record_id, 1000)]
+
+
+@contextlib.asynccontextmanager
+async def a_desk(path: Path, *names: str, **options: Any) -> AsyncIterator[Desk]:
+    """A desk over `path`, closed at the end."""
+    desk = Desk(path, *names, **options)
+    await desk.start()
+    try:
+        yield desk
+    finally:
+        await desk.stop()

@@ -147,6 +147,19 @@ def check_fence(claim: Claim | None, generation: int) -> Claim:
     return claim
 
 
+def check_stands(claim: Claim) -> None:
+    """Let a claim be told again to whoever took it.
+
+    Raises:
+        StaleClaim: it was given back: its record is not this claim's any more.
+    """
+    if claim.state is ClaimState.RELEASED:
+        raise StaleClaim(
+            "the claim that this key took was given back; nothing was written",
+            hint="Take the next record under a new key.",
+        )
+
+
 def check_floor(generation: int, floor: int) -> bool:
     """Return whether `generation` is a new life, one above the floor.
 

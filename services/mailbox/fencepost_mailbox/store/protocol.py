@@ -9,6 +9,7 @@ a single writer and one counter for every lane; a store with several writers tak
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
@@ -61,6 +62,10 @@ class InvariantBroken(Exception):
 class Queries(Protocol):
     """What can be asked, inside a transaction or beside it."""
 
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let everything that is asked inside see one committed state. Never held over an await."""
+        ...
+
     def record(self, record_id: bytes) -> Record | None:
         """Return the record, or None."""
         ...
@@ -85,8 +90,8 @@ class Queries(Protocol):
         """Return records sent to an agent with a position below `before`, newest first."""
         ...
 
-    def sent(self, sender: bytes, before: int, limit: int) -> list[Record]:
-        """Return records sent by an agent with a sequence below `before`, newest first."""
+    def sent(self, sender: bytes, before: int, limit: int, *, besides: bytes) -> list[Record]:
+        """Return records sent by an agent with a sequence below `before`, newest first, but none for `besides`."""
         ...
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from heapq import merge
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -161,6 +162,18 @@ class SqliteQueries:
         rows = self._cursor.execute(statement, parameters).fetchall()
         return rows[0] if rows else None
 
+    @contextmanager
+    def snapshot(self) -> Iterator[None]:
+        """See Queries. A transaction is one already."""
+        if self._cursor.connection.in_transaction:
+            yield
+            return
+        self._cursor.execute("BEGIN")
+        try:
+            yield
+        finally:
+            self._cursor.execute("COMMIT")
+
     def record(self, record_id: bytes) -> Record | None:
         """See Queries."""
         row = self._one(sql.RECORD_BY_ID, record_id=record_id)
@@ -168,13 +181,14 @@ class SqliteQueries:
 
     def page(self, recipient: bytes, places: Sequence[Inbox], after: int, limit: int) -> list[Record]:
         """See Queries. One range of the inbox index a place, merged by position."""
-        ranges = [
-            [
-                record_from_row(row)
-                for row in self._all(sql.PAGE, recipient=recipient, inbox=place, after=after, limit=limit)
+        with self.snapshot():
+            ranges = [
+                [
+                    record_from_row(row)
+                    for row in self._all(sql.PAGE, recipient=recipient, inbox=place, after=after, limit=limit)
+                ]
+                for place in places
             ]
-            for place in places
-        ]
         return ranges[0] if len(ranges) == 1 else list(merge(*ranges, key=_position))[:limit]
 
     def has_fresh(self, recipient: bytes) -> bool:
@@ -191,18 +205,20 @@ class SqliteQueries:
 
     def received(self, recipient: bytes, before: int, limit: int) -> list[Record]:
         """See Queries."""
-        ranges = [
-            [
-                record_from_row(row)
-                for row in self._all(sql.RECEIVED, recipient=recipient, inbox=place, before=before, limit=limit)
+        with self.snapshot():
+            ranges = [
+                [
+                    record_from_row(row)
+                    for row in self._all(sql.RECEIVED, recipient=recipient, inbox=place, before=before, limit=limit)
+                ]
+                for place in Inbox
             ]
-            for place in Inbox
-        ]
         return list(merge(*ranges, key=_position, reverse=True))[:limit]
 
-    def sent(self, sender: bytes, before: int, limit: int) -> list[Record]:
+    def sent(self, sender: bytes, before: int, limit: int, *, besides: bytes) -> list[Record]:
         """See Queries."""
-        return [record_from_row(row) for row in self._all(sql.SENT, sender=sender, before=before, limit=limit)]
+        rows = self._all(sql.SENT, sender=sender, before=before, limit=limit, besides=besides)
+        return [record_from_row(row) for row in rows]
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:
         """See Queries."""

@@ -34,7 +34,7 @@ SELECT record.sequence, record.record_id, record.kind, record.project_id, record
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body FROM record WHERE record.sender = :sender AND record.sequence
-< :before ORDER BY record.sequence DESC LIMIT :limit OFFSET 0"""
+< :before AND record.recipient != :besides ORDER BY record.sequence DESC LIMIT :limit OFFSET 0"""
 FACTS: Final = """\
 SELECT fact.sequence, fact.record_id, fact.fact, fact.at_ms, fact.generation, fact.evidence FROM fact WHERE
 fact.record_id = :record_id ORDER BY fact.sequence LIMIT :limit OFFSET 0"""

@@ -106,7 +106,7 @@ RECEIVED = _sqlite(
 )
 SENT = _sqlite(
     select(RECORD)
-    .where(R.sender == bindparam("sender"), R.sequence < bindparam("before"))
+    .where(R.sender == bindparam("sender"), R.sequence < bindparam("before"), R.recipient != bindparam("besides"))
     .order_by(R.sequence.desc())
     .limit(bindparam("limit"))
     .offset(_ZERO)

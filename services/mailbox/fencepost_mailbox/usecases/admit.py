@@ -109,12 +109,16 @@ def existing(queries: Queries, record_id: bytes) -> Record:
     return record
 
 
-def receipt(ports: Ports, record: Record, *, duplicate: bool) -> Receipt:
-    """Return the receipt of a record as it stands now."""
+def receipt(ports: Ports, record: Record, *, duplicate: bool, resolved: Agent | None = None) -> Receipt:
+    """Return the receipt of a record as it stands now.
+
+    `resolved` is the agent that its target was found to be: the mirror may not know it yet.
+    """
+    known = resolved is not None and resolved.agent_id == record.recipient
     return Receipt(
         record=record,
         duplicate=duplicate,
-        recipient=ports.directory.agent(record.recipient),
+        recipient=resolved if known else ports.directory.agent(record.recipient),
         readership=readership(ports, record.recipient),
     )
 
@@ -165,4 +169,4 @@ class Admit:
                 now_ms=ports.clock.now_ms(),
             )
         )
-        return receipt(ports, record, duplicate=duplicate)
+        return receipt(ports, record, duplicate=duplicate, resolved=recipient)

@@ -19,6 +19,7 @@ from fencepost_mailbox.domain.claims import (
     Outcome,
     check_fence,
     check_incarnation,
+    check_stands,
     judge_finish,
     judge_release,
     over_release_cap,
@@ -90,6 +91,7 @@ class Claiming:
 
         Raises:
             StaleIncarnation, StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
+            StaleClaim: the claim that this key took was given back: the record may be another reader's now.
         """
         asked = self.command
         woken = fence(tx, asked.agent_id, asked.generation, self.now_ms)
@@ -99,6 +101,7 @@ class Claiming:
             claim = tx.claim(judge_repeat(known, self.content))
             if claim is None:
                 raise InvariantBroken("a key stands for a claim that is not there")
+            check_stands(claim)
             taken = Taken(claim=claim, record=held_record(tx, claim), duplicate=True)
             return Applied(value=taken, wakes=woken, work=woken)
         if asked.kind is ClaimKind.REQUEST:
@@ -358,7 +361,7 @@ class Finishing:
             return Applied(value=Settled(record=record, duplicate=True, reply_id=known))
         if self.outcome is Outcome.UNCERTAIN:
             after = mark_uncertain(tx, claim, record, evidence=self.evidence, now_ms=self.now_ms)
-            return Applied(value=Settled(record=after, duplicate=False))
+            return Applied(value=Settled(record=after, duplicate=False), wakes=(record.recipient,))
         after = evolve(record, delivery=advance(record.kind, record.delivery, EVENT_OF[self.outcome]))
         tx.move(record, after)
         tx.set_claim_state(claim, STATE_OF[self.outcome])
@@ -421,7 +424,8 @@ class Expiring:
         expired = tx.held_claims(expired_at_ms=self.now_ms)
         for claim in expired:
             lose_sight(tx, claim, evidence="the claim stood for its whole term without an outcome", now_ms=self.now_ms)
-        return Applied(value=len(expired))
+        # What is uncertain can be read again.
+        return Applied(value=len(expired), wakes=tuple({claim.recipient for claim in expired}))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

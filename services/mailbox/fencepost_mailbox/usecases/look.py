@@ -27,6 +27,9 @@ from fencepost_mailbox.domain.values import (
 from fencepost_mailbox.usecases.ports import Ports, Readership, check_may_read, readership
 
 _BEFORE_ANYTHING: Final = 2**62
+LISTING_STEPS_MAX: Final = 20
+# Any number of so many digits is one that a database has room for.
+PAGE_TOKEN_DIGITS_MAX: Final = 18
 _ORIGIN_WORDS: Final = {
     Origin.AGENT: "its recipient",
     Origin.HUMAN: "a person",
@@ -100,18 +103,18 @@ class ListRecords:
         before = _BEFORE_ANYTHING if not token else _number(token)
         found: list[Record] = []
         # Bounded: an open-only listing looks at this many pages of traffic for one page of answers.
-        for _ in range(20):
+        for _ in range(LISTING_STEPS_MAX):
             batch = self._batch(whose, direction, before, size + 1)
             kept = [record for record in batch if not open_only or record.answer is Answer.OPEN]
             found += kept
             if len(batch) <= size or len(found) > size:
                 break
-            before = _mark(whose, batch[-1])
+            before = _mark(whose, direction, batch[-1])
         page = found[:size]
         more = len(found) > size or len(batch) > size
         if not more:
             return Listing(records=page, next_token="")
-        return Listing(records=page, next_token=str(_mark(whose, page[-1]) if len(found) > size else before))
+        return Listing(records=page, next_token=str(_mark(whose, direction, page[-1]) if len(found) > size else before))
 
     def _whose(self, caller: Caller, agent_id: bytes | None) -> bytes:
         if caller.role is Role.OPERATOR:
@@ -125,20 +128,23 @@ class ListRecords:
 
     def _batch(self, whose: bytes, direction: Direction, before: int, limit: int) -> list[Record]:
         queries = self._ports.store.read
-        received = queries.received(whose, before, limit) if direction is not Direction.SENT else []
-        sent = queries.sent(whose, before, limit) if direction is not Direction.INBOX else []
-        own = {record.record_id for record in received}
-        merged = [*received, *(record for record in sent if record.record_id not in own)]
-        merged.sort(key=lambda record: _mark(whose, record), reverse=True)
+        if direction is Direction.INBOX:
+            return queries.received(whose, before, limit)
+        if direction is Direction.SENT:
+            return queries.sent(whose, before, limit, besides=b"")
+        # What an agent sent to itself stands where it received it, and only there.
+        merged = [*queries.received(whose, before, limit), *queries.sent(whose, before, limit, besides=whose)]
+        merged.sort(key=lambda record: _mark(whose, direction, record), reverse=True)
         return merged[:limit]
 
 
-def _mark(whose: bytes, record: Record) -> int:
-    return record.position if record.recipient == whose else record.sequence
+def _mark(whose: bytes, direction: Direction, record: Record) -> int:
+    """Return the place of a record in a listing: its position where it was received, its sequence where it was sent."""
+    return record.position if record.recipient == whose and direction is not Direction.SENT else record.sequence
 
 
 def _number(token: str) -> int:
-    if not token.isascii() or not token.isdigit() or len(token) > 19:
+    if not token.isascii() or not token.isdigit() or len(token) > PAGE_TOKEN_DIGITS_MAX:
         raise InvalidCursor(
             "the page token is malformed; nothing was read", hint="Begin the listing again without one."
         )
@@ -186,7 +192,10 @@ class ListReaders:
 
         Raises:
             InvalidLimit: more than READERS_MAX were asked about.
+            DirectoryStale: an operator asks and its authority cannot be checked now.
         """
+        if caller.role is Role.OPERATOR:
+            self._ports.directory.check_fresh()
         if len(agent_ids) > READERS_MAX:
             raise InvalidLimit(f"at most {READERS_MAX} agents can be asked about; nothing was read")
         found = []

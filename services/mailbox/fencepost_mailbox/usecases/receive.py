@@ -6,7 +6,7 @@ Source: M006 to M012 M017 M029 to M040 M099 M100.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
@@ -95,6 +95,15 @@ class Acknowledging:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Seen:
+    """The records of a page, whether more stand behind them, and the newest commit that they take into account."""
+
+    records: Sequence[Record]
+    more: bool
+    high_water: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
     """Take a page in one transaction.
 
@@ -109,23 +118,26 @@ class Reading:
     page_bytes: int
     now_ms: int
 
-    def look(self, queries: Queries) -> tuple[list[Record], bool]:
-        """Return the records of the page as they stand, and whether more stand behind it."""
+    def look(self, queries: Queries) -> Seen:
+        """Return the page as it stands."""
         places = _REPLAY if self.replay else _NEW
-        candidates = queries.page(self.recipient, places, self.after, self.limit + 1)
+        # One moment: a page must not claim to have taken into account what was committed while it was read.
+        with queries.snapshot():
+            high_water = queries.newest_sequence()
+            candidates = queries.page(self.recipient, places, self.after, self.limit + 1)
         count = pages.fitting(candidates, limit=self.limit, page_bytes=self.page_bytes)
-        return candidates[:count], len(candidates) > count
+        return Seen(records=candidates[:count], more=len(candidates) > count, high_water=high_water)
 
-    def apply(self, tx: Transaction) -> Applied[tuple[list[Record], bool]]:
+    def apply(self, tx: Transaction) -> Applied[Seen]:
         """Return the page, exposed.
 
         Raises:
             StaleGeneration: an earlier life is shown nothing.
         """
         woken = fence(tx, self.recipient, self.generation, self.now_ms)
-        found, more = self.look(tx)
-        shown = [record if record.exposed else self._expose(tx, record) for record in found]
-        return Applied(value=(shown, more), wakes=woken, work=woken)
+        found = self.look(tx)
+        shown = [record if record.exposed else self._expose(tx, record) for record in found.records]
+        return Applied(value=replace(found, records=shown), wakes=woken, work=woken)
 
     def _expose(self, tx: Transaction, record: Record) -> Record:
         after = evolve(record, delivery=advance(record.kind, record.delivery, Event.RECEIVE), exposed=True)
@@ -163,8 +175,8 @@ class Receive:
         timeout_ms = pages.check_timeout(command.timeout_ms)
         after = self._position(command.cursor, recipient)
         up_to = self._position(command.ack_cursor, recipient)
-        await self._acknowledge(caller, recipient, up_to)
         with self._waits.register(recipient) as wait:
+            await self._acknowledge(caller, recipient, up_to)
             while True:
                 reading = Reading(
                     recipient=recipient,
@@ -175,14 +187,14 @@ class Receive:
                     page_bytes=page_bytes,
                     now_ms=ports.clock.now_ms(),
                 )
-                records, more = await self._read(reading)
+                seen = await self._read(reading)
                 # Noted behind the fence: an earlier life is refused, and its reading tells nobody anything.
                 ports.signals.note_read(recipient, reading.now_ms)
-                if records or timeout_ms == 0:
-                    return self._page(recipient, command, records, more=more, wake=None)
+                if seen.records or timeout_ms == 0:
+                    return self._page(recipient, command, seen, wake=None)
                 wake = await wait.sleep(timeout_ms / 1000)
                 if wake is not Wake.ACTIVITY:
-                    return self._page(recipient, command, [], more=False, wake=wake)
+                    return self._page(recipient, command, seen, wake=wake)
 
     def _position(self, cursor: str, recipient: bytes) -> int | None:
         if not cursor:
@@ -205,20 +217,18 @@ class Receive:
             if not more:
                 return
 
-    async def _read(self, reading: Reading) -> tuple[list[Record], bool]:
+    async def _read(self, reading: Reading) -> Seen:
         queries = self._ports.store.read
-        records, more = reading.look(queries)
+        seen = reading.look(queries)
         # A page of records that were shown before needs no writing, and an empty one neither; a stale life is told
         # either way.
-        if all(record.exposed for record in records) and queries.floor(reading.recipient) == reading.generation:
-            return records, more
+        if all(record.exposed for record in seen.records) and queries.floor(reading.recipient) == reading.generation:
+            return seen
         return await self._ports.store.submit(reading)
 
-    def _page(
-        self, recipient: bytes, command: Command, records: list[Record], *, more: bool, wake: Wake | None
-    ) -> Page:
+    def _page(self, recipient: bytes, command: Command, seen: Seen, *, wake: Wake | None) -> Page:
         store = self._ports.store
-        queries = store.read
+        queries, records = store.read, seen.records
         ack = ""
         if records:
             ack = cursors.issue(
@@ -229,10 +239,10 @@ class Receive:
             records=records,
             next_cursor=ack or command.cursor,
             ack_cursor=ack,
-            has_more=more,
+            has_more=seen.more,
             timed_out=wake is Wake.TIMED_OUT,
             wake_reason=wake.value if wake in (Wake.DRAINING, Wake.PROVIDER_CONTEXT) else "",
-            high_water=queries.newest_sequence(),
+            high_water=seen.high_water,
             unacknowledged=queries.count_fresh(recipient, UNACKNOWLEDGED_COUNT_MAX),
             open_requests=[
                 record
@@ -261,9 +271,10 @@ class Wait:
         pages.check_timeout(timeout_ms)
         # Subscribed before the state is read: a commit between the two is not missed (M008).
         with self._waits.register(recipient) as wait:
-            await self._check_life(caller, recipient)
-            ports.signals.note_read(recipient, ports.clock.now_ms())
             while True:
+                # Each time anew: what woke it may have been the next life of the agent.
+                await self._check_life(caller, recipient)
+                ports.signals.note_read(recipient, ports.clock.now_ms())
                 if ports.store.read.has_fresh(recipient):
                     return Wake.ACTIVITY
                 if timeout_ms == 0:
