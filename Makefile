@@ -9,6 +9,8 @@ BIN := $(VENV)/bin
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .SUFFIXES:
+# Every test starts processes: without kept bytecode each would compile its libraries anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 INPUTS := pyproject.toml scripts/bootstrap.py requirements/build.txt
 
