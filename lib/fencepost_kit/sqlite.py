@@ -187,16 +187,27 @@ class SqliteDatabase:
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
-    def _migrate(self) -> None:
-        connection = self._connect()
+    def _version(self) -> int:
+        """Return the schema's number, looked at first: setting WAL alone would write into the file."""
+        if not self.path.exists():
+            return 0
+        connection = sqlite3.connect(self.path, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
-            if version > len(self._migrations):
-                raise SchemaTooNew(
-                    f"{self.path} has schema {version}, this program knows {len(self._migrations)}; it was not touched",
-                    hint="Start the newer version of fencepost that wrote it.",
-                    state={"schema": str(version), "known": str(len(self._migrations))},
-                )
+        finally:
+            connection.close()
+        if version > len(self._migrations):
+            raise SchemaTooNew(
+                f"{self.path} has schema {version}, this program knows {len(self._migrations)}; it was not touched",
+                hint="Start the newer version of fencepost that wrote it.",
+                state={"schema": str(version), "known": str(len(self._migrations))},
+            )
+        return int(version)
+
+    def _migrate(self) -> None:
+        version = self._version()
+        connection = self._connect()
+        try:
             for migration in self._migrations[version:]:
                 connection.execute("BEGIN IMMEDIATE")
                 try:

@@ -38,6 +38,13 @@ class Unreachable(Exception):
     """Sessions did not answer: nothing can be concluded."""
 
 
+class Diverged(Exception):
+    """Sessions is behind what is mirrored here.
+
+    Its database was put back. Following it would forget agents and their mail.
+    """
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Update:
     """A message of the directory's stream."""
@@ -58,6 +65,7 @@ class SessionsPort(Protocol):
 
         Raises:
             Unreachable: the stream was lost or cannot be opened.
+            Diverged: sessions is behind the position.
         """
         ...
 
@@ -237,7 +245,8 @@ class Mirror:
     async def follow(self, pause: Callable[[float], Awaitable[None]]) -> None:
         """Follow until cancelled. A lost stream is opened again from the position reached, with growing pauses.
 
-        Ends by itself only where sessions is another directory than the one mirrored: that is for a person to decide.
+        Ends by itself only where sessions is another directory than the one mirrored, or an earlier state of it: that
+        is for a person to decide.
         """
         wait_ms = FOLLOW_AGAIN_MS_MIN
         while True:
@@ -248,6 +257,9 @@ class Mirror:
                     wait_ms = FOLLOW_AGAIN_MS_MIN
             except Unreachable:
                 _log.debug("directory_unreachable", revision=self._position.revision)
+            except Diverged:
+                _log.error("directory_went_back", epoch=self._position.epoch, revision=self._position.revision)
+                return
             except StorageError as error:
                 # Nothing was adopted: the same step comes again with the next stream.
                 _log.warning("directory_step_not_stored", revision=self._position.revision, cause=error.state["cause"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from fencepost.client import Sessions
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.sessions.v1 import sessions_pb2 as pb
+from fencepost_kit.identity import UnusableCredential
 from fencepost_kit.ids import uuid_text
-from fencepost_mailbox.directory import Unreachable, Update
+from fencepost_mailbox.directory import Diverged, Unreachable, Update
 from fencepost_mailbox.domain.refusals import AmbiguousTarget, InvalidTarget
 from fencepost_mailbox.domain.values import Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
@@ -17,13 +19,26 @@ from fencepost_mailbox.translate import agent_from_proto, credential_from_proto,
 
 FOLLOWER: Final = "mailbox"
 _NOT_FOUND: Final = "not_found"
+_UNAUTHENTICATED: Final = "unauthenticated"
+_INVALID_REVISION: Final = "invalid_revision"
 
 
 class SessionsLink:
     """See SessionsPort."""
 
-    def __init__(self, sessions: Sessions) -> None:
-        self._sessions = sessions
+    def __init__(self, connect: Callable[[], Sessions]) -> None:
+        """Connect with the credential that this service has now; `connect` reads it anew each time."""
+        self._connect = connect
+        self._sessions = connect()
+
+    def _lost(self, error: FencepostError) -> Exception:
+        """Return what a failure means to the mirror; a credential that was rotated is read again for the next call."""
+        if error.reason == _UNAUTHENTICATED:
+            with contextlib.suppress(UnusableCredential):
+                self._sessions = self._connect()
+        if error.reason == _INVALID_REVISION:
+            return Diverged(error.message)
+        return Unreachable(error.message)
 
     async def watch(self, position: DirectoryPosition) -> AsyncIterator[Update]:
         """See SessionsPort."""
@@ -32,8 +47,8 @@ class SessionsLink:
             async for message in self._sessions.watch_directory(ask):
                 yield update_from_proto(message)
         except FencepostError as error:
-            raise Unreachable from error
-        raise Unreachable
+            raise self._lost(error) from error
+        raise Unreachable("the stream ended")
 
     async def confirm(self, position: DirectoryPosition) -> None:
         """See SessionsPort."""
@@ -41,7 +56,7 @@ class SessionsLink:
         try:
             await self._sessions.confirm_revision(ask)
         except FencepostError as error:
-            raise Unreachable from error
+            raise self._lost(error) from error
 
     async def lookup_agent(self, project_id: bytes, target: str) -> Agent | None:
         """See SessionsPort."""
@@ -53,8 +68,8 @@ class SessionsLink:
                 return None
             if refused.reason == AmbiguousTarget.reason:
                 raise AmbiguousTarget(refused.message, hint=refused.hint) from None
-            if refused.may_resend:
-                raise Unreachable from refused
+            if refused.may_resend or refused.reason == _UNAUTHENTICATED:
+                raise self._lost(refused) from refused
             raise InvalidTarget(refused.message, hint=refused.hint) from None
         except (NotWritten, Uncertain) as error:
             raise Unreachable from error
@@ -66,6 +81,6 @@ class SessionsLink:
         except Refused as refused:
             if refused.reason == _NOT_FOUND:
                 return None
-            raise Unreachable from refused
+            raise self._lost(refused) from refused
         except (NotWritten, Uncertain) as error:
             raise Unreachable from error

@@ -160,8 +160,8 @@ class Mailbox:
         self.work.drain()
 
 
-async def credential(home: Home) -> str:
-    """Return this service's token, waiting for sessions to have made it.
+async def credential_made(home: Home) -> None:
+    """Wait until sessions has made this service's credential.
 
     Raises:
         UnusableCredential: it is not there within CREDENTIAL_WAIT_MS_MAX, or not usable.
@@ -170,10 +170,12 @@ async def credential(home: Home) -> str:
     deadline = SYSTEM_CLOCK.monotonic() + CREDENTIAL_WAIT_MS_MAX / 1000
     while True:
         try:
-            return read_token(path)
+            read_token(path)
         except UnusableCredential:
             if path.exists() or SYSTEM_CLOCK.monotonic() >= deadline:
                 raise
+        else:
+            return
         await asyncio.sleep(CREDENTIAL_LOOK_EVERY_MS / 1000)
 
 
@@ -194,9 +196,9 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         ServeSettings(home=home, service=SERVICE, full_names=(full_name,), drain_ms=settings.drain_ms), drain=drain
     )
     async with Channels(home) as channels:
-        mailbox = Mailbox(
-            home=home, sessions=SessionsLink(Sessions(channels, await credential(home))), settings=settings
-        )
+        await credential_made(home)
+        link = SessionsLink(lambda: Sessions(channels, read_token(home.service_credential(SERVICE))))
+        mailbox = Mailbox(home=home, sessions=link, settings=settings)
         drainer.append(mailbox)
         faults.refuse_unknown()
         identify = CachedIdentify(mailbox.mirror.identify)

@@ -14,7 +14,7 @@ from typing import Any, Final
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.sqlite import SqliteDatabase
-from fencepost_mailbox.directory import Unreachable, Update
+from fencepost_mailbox.directory import Diverged, Unreachable, Update
 from fencepost_mailbox.domain.claims import Claim, Outcome
 from fencepost_mailbox.domain.records import evolve, new_record
 from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
@@ -131,11 +131,12 @@ def an_update(revision: int, **changes: Any) -> Update:
 class FakeSessions:
     """A SessionsPort whose stream and answers a test holds in its hands.
 
-    `down` makes every call Unreachable; a stream that is already open ends by `cut`.
+    `down` makes every call Unreachable, `went_back` makes the directory an earlier state; a stream that is already open ends by `cut`.
     """
 
     def __init__(self) -> None:
         self.down = False
+        self.went_back = False
         self.hangs = False
         self.agents: dict[tuple[bytes, str], Agent] = {}
         self.credentials: dict[bytes, Credential] = {}
@@ -168,6 +169,8 @@ class FakeSessions:
     async def watch(self, position: DirectoryPosition) -> AsyncIterator[Update]:
         """See SessionsPort."""
         self.watched_from.append(position)
+        if self.went_back:
+            raise Diverged
         if self.down:
             raise Unreachable
         self.open_streams += 1

@@ -371,6 +371,19 @@ async def test_another_epoch_ends_the_following_and_changes_nothing(world: World
         world.mirror.check_fresh()
 
 
+@pytest.mark.requirement("mailbox.a-directory-that-went-back-is-not-followed")
+async def test_an_earlier_state_of_the_directory_ends_the_following_and_changes_nothing(world: World) -> None:
+    await world.hear(snapshot(3, "bob"))
+    world.sessions.went_back = True
+    world.sessions.cut()
+    await settle()
+    await world.clock.advance(1)
+    assert world.following is not None
+    async with asyncio.timeout(WAIT_S_MAX):
+        await world.following
+    assert persisted(world.store) == (DirectoryPosition(epoch=EPOCH, revision=3), {"bob"}, {"bob"})
+
+
 async def test_a_lost_stream_is_opened_again_from_the_place_reached_with_growing_pauses(world: World) -> None:
     await world.hear(snapshot(3, "bob"))
     world.sessions.down = True
