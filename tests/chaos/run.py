@@ -12,8 +12,10 @@ import argparse
 import asyncio
 import contextlib
 import os
+import random
 import secrets
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -32,12 +34,12 @@ from fencepost_chaos.keeper import Ended, Keeper, Service  # noqa: E402
 from fencepost_chaos.report import OPEN_SHARE_MIN, Report  # noqa: E402
 from fencepost_chaos.workload import Peer  # noqa: E402
 
-from fencepost.client import Channels, Sessions  # noqa: E402
+from fencepost.client import Channels, Mailbox, Sessions  # noqa: E402
 from fencepost.common.v1 import common_pb2  # noqa: E402
-from fencepost.errors import FencepostError  # noqa: E402
+from fencepost.errors import FencepostError, Refused  # noqa: E402
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home, read_credential  # noqa: E402
 from fencepost.sessions.v1 import sessions_pb2  # noqa: E402
-from fencepost_testing.processes import environment  # noqa: E402
+from fencepost_testing.processes import dying_with_us, environment  # noqa: E402
 
 ROOT: Final = HERE.parents[1]
 AGENTS: Final = ("ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal")
@@ -52,6 +54,8 @@ READY_S_MAX: Final = 60.0
 STOP_S_MAX: Final = 100.0
 DRAIN_S_MAX: Final = 60.0
 END_S_MAX: Final = 20.0
+# How many of the acknowledged records are asked for by API; all of them are looked up in the database.
+SHOWN: Final = 100
 # The first round reads and answers the requests, the second reads those answers.
 DRAINS: Final = 2
 
@@ -207,10 +211,7 @@ class Run:
         errors = self.folder / f"{name}.err"
         with errors.open("wb") as written:
             process = await asyncio.create_subprocess_exec(
-                sys.executable,
-                "-m",
-                "fencepost_chaos.client",
-                configuration.text(),
+                *dying_with_us(sys.executable, "-m", "fencepost_chaos.client", configuration.text()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=written,
@@ -255,10 +256,28 @@ class Run:
             sessions = Sessions(channels, read_credential(self.home.operator_credential))
             agents = await directory.listed(sessions, self.project_id)
             violations = await directory.audit_credentials(channels, agents, self.first_tokens)
-        directed = history.History.of(history.read(client.history for client in self.clients)).directed
-        violations += directory.audit_directory(directed, agents)
+            seen = history.History.of(history.read(client.history for client in self.clients))
+            violations += directory.audit_directory(seen.directed, agents)
+            violations += await self._shown(channels, seen.mutations)
         for name in (MCP_EDGE, MAILBOX, SESSIONS):
             await self.services[name].stop()
+        return violations
+
+    async def _shown(self, channels: Channels, mutations: Sequence[history.Mutation]) -> list[auditor.Violation]:
+        """Ask for some of the acknowledged records as a person would, whatever the database holds."""
+        mailbox = Mailbox(channels, read_credential(self.home.operator_credential))
+        done = [mutation for mutation in mutations if mutation.outcome is history.Outcome.DONE]
+        violations: list[auditor.Violation] = []
+        for mutation in random.Random(f"{self.seed} shown").sample(done, min(SHOWN, len(done))):
+            try:
+                record = (await mailbox.get_record(mutation.record_id)).record
+            except Refused as refused:
+                text = f"{mutation.record_id} is refused as {refused.reason}"
+                violations.append(auditor.Violation(broken=auditor.Broken.LOST, text=text))
+                continue
+            if (history.digest(record.body), record.sender.agent_id) != (mutation.body, mutation.sender):
+                text = f"{mutation.record_id} is shown as another"
+                violations.append(auditor.Violation(broken=auditor.Broken.CHANGED, text=text))
         return violations
 
     async def close(self) -> None:
@@ -334,6 +353,10 @@ def parsed(argv: Sequence[str]) -> argparse.Namespace:
 
 async def main(arguments: argparse.Namespace, folder: Path) -> int:
     """Run and report; returns the exit code."""
+    task = asyncio.current_task()
+    assert task is not None
+    # Whoever runs out of patience first says TERM: what was started is ended then too.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     seed = arguments.seed or secrets.token_hex(4)
     print(f"chaos: seed {seed}, {arguments.kills} kills", flush=True)
     seconds = arguments.seconds_max or SECONDS_BASE + SECONDS_A_KILL * arguments.kills
@@ -361,6 +384,8 @@ if __name__ == "__main__":
     code = 1
     try:
         code = asyncio.run(main(asked, place))
+    except (asyncio.CancelledError, KeyboardInterrupt):
+        print("chaos: stopped before its end", flush=True)
     finally:
         if asked.keep or code:
             print(f"chaos: kept in {place}", flush=True)

@@ -11,9 +11,9 @@ from typing import Final
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
 
 # After a restart, how long a service lives until it is killed at a random moment.
-LIFE_MS: Final = (100, 1_500)
+LIFE_MS: Final = (100, 2_500)
 # At which hit of a point its process dies. Low numbers also fall into the start of the process.
-TURN_MAX: Final = MappingProxyType({MAILBOX: 25, SESSIONS: 5, MCP_EDGE: 6})
+TURN_MAX: Final = MappingProxyType({MAILBOX: 60, SESSIONS: 5, MCP_EDGE: 8})
 # How the random kills are shared out.
 WEIGHTS: Final = MappingProxyType({MAILBOX: 5, SESSIONS: 2, MCP_EDGE: 3})
 # Reached only by a process that starts while somebody waits to learn of a call that its predecessor lost.
