@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -63,4 +64,8 @@ def main(
     except (Refusal, Refused) as refusal:
         sys.stderr.write(f"{service}: {refusal.message}. {refusal.hint}\n")
         return EXIT_REFUSED
+    # What is loaded now stays for the life of the process. A full collection that walks over it stops every call for
+    # 10 ms and more, once in some thousand calls; without it, for less than one.
+    gc.collect()
+    gc.freeze()
     return run(lambda stop: start(home, settings, stop), service=service, level=settings.log_level)
