@@ -118,7 +118,15 @@ def install(inside, wanted):
     pip = [inside, "-m", "pip", "install", "--quiet", "--require-hashes"]
     if not run(pip + ["-r", "requirements/build.txt"]):
         fail("The pinned installer could not be fetched. See to the network or `pip config list`, then run again.")
-    uv = [os.path.join(os.path.dirname(inside), "uv"), "pip", "install", "--quiet", "--compile-bytecode", "--python", inside]
+    uv = [
+        os.path.join(os.path.dirname(inside), "uv"),
+        "pip",
+        "install",
+        "--quiet",
+        "--compile-bytecode",
+        "--python",
+        inside,
+    ]
     if not run(uv + ["--require-hashes", "-r", SETS[wanted]]):
         # A machine behind a mirror often has only pip set up for it.
         print("uv could not install the set; trying pip with the machine's own settings")

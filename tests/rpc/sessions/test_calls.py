@@ -135,11 +135,11 @@ async def test_projects_are_listed_oldest_first_in_pages(running: Running) -> No
 async def test_a_created_agent_has_its_record_and_its_credential_in_a_private_file(running: Running) -> None:
     project = await running.project()
     request = pb.CreateAgentRequest(
-        idempotency_key=key(), project_id=project.project_id, name="Ann", provider="codex", workspace="/work/project"
+        idempotency_key=key(), project_id=project.project_id, name="Ann", provider="codex", workspace="/srv/project"
     )
     created = await running.operator("CreateAgent", request)
     agent = created.agent
-    assert (agent.name, agent.provider, agent.workspace, agent.generation) == ("Ann", "codex", "/work/project", 1)
+    assert (agent.name, agent.provider, agent.workspace, agent.generation) == ("Ann", "codex", "/srv/project", 1)
     assert agent.role == common_pb2.ROLE_AGENT
     assert agent.project_id == project.project_id
     assert agent.revision == await revision_of(running)

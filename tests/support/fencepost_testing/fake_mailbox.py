@@ -10,7 +10,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.any_pb2 import Any as AnyMessage
-from google.rpc.status_pb2 import Status
+from google.rpc.status_pb2 import Status  # type: ignore[import-untyped]
 
 from fencepost.common.v1 import common_pb2
 from fencepost.home import MAILBOX, Home
@@ -23,7 +23,9 @@ Context = grpc.aio.ServicerContext[Any, Any]
 Script = Callable[["FakeMailbox", Any, Context], Awaitable[None]]
 
 
-def detail(reason: str, *, effect: int = common_pb2.EFFECT_NOT_WRITTEN, may_resend: bool = False) -> bytes:
+def detail(
+    reason: str, *, effect: common_pb2.Effect.ValueType = common_pb2.EFFECT_NOT_WRITTEN, may_resend: bool = False
+) -> bytes:
     refusal = common_pb2.Refusal(
         reason=reason, effect=effect, may_resend=may_resend, hint="Do something else.", state={"generation": "4"}
     )

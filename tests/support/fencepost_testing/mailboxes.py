@@ -131,7 +131,8 @@ def an_update(revision: int, **changes: Any) -> Update:
 class FakeSessions:
     """A SessionsPort whose stream and answers a test holds in its hands.
 
-    `down` makes every call Unreachable, `went_back` makes the directory an earlier state; a stream that is already open ends by `cut`.
+    `down` makes every call Unreachable, `went_back` makes the directory an earlier state; a stream that is already
+    open ends by `cut`.
     """
 
     def __init__(self) -> None:
@@ -304,12 +305,12 @@ class Desk:
     Commits wake waits as in the running service; time stands still until a test moves it.
     """
 
-    def __init__(self, path: Path, *names: str, **options: Any) -> None:
+    def __init__(self, path: Path, *names: str, first_id: int = 1, **options: Any) -> None:
         self._path = path
         self._options = options
         self.clock = VirtualClock(now_ms=NOW_MS)
         self.agents = KnownAgents(*names)
-        self.mint = CountingMint()
+        self.mint = CountingMint(first_id)
         self._keys = itertools.count(1)
         self.deaths: list[BaseException] = []
         self.woken: list[bytes] = []

@@ -19,7 +19,15 @@ import grpc
 import pytest
 
 from fencepost.common.v1 import common_pb2
-from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home, read_address, read_credential
+from fencepost.home import (
+    MAILBOX,
+    MCP_EDGE,
+    SESSIONS,
+    SOCKET_PATH_BYTES_MAX,
+    Home,
+    read_address,
+    read_credential,
+)
 from fencepost.sessions.v1 import sessions_pb2, sessions_pb2_grpc
 from fencepost_kit import launch
 from fencepost_kit.probe import until_ready
@@ -52,6 +60,18 @@ def short_home() -> Iterator[Home]:
     """A home whose path leaves room for socket names, removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="fp", ignore_cleanup_errors=True) as folder:
         yield Home(Path(folder).resolve() / "h")
+
+
+@contextlib.contextmanager
+def long_home_and_runtime() -> Iterator[tuple[Home, Path]]:
+    """A home whose path is over the limit of sockets, and a runtime folder of this user that is short enough."""
+    with tempfile.TemporaryDirectory(prefix="fp", ignore_cleanup_errors=True) as folder:
+        base = Path(folder).resolve()
+        runtime = base / "r"
+        runtime.mkdir(mode=0o700)
+        deep = base / ("d" * SOCKET_PATH_BYTES_MAX)
+        deep.mkdir()
+        yield Home(deep / "h"), runtime
 
 
 class Services:

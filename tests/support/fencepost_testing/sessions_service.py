@@ -93,7 +93,7 @@ class Running:
         return self._channel
 
     def with_token(self, token: str | None) -> As:
-        return As(sessions_pb2_grpc.SessionsServiceStub(self._channel), token)
+        return As(sessions_pb2_grpc.SessionsServiceStub(self.channel), token)
 
     @property
     def operator(self) -> As:
@@ -108,7 +108,7 @@ class Running:
     def agent(self, agent: pb.Agent) -> As:
         return self.with_token(self.token_of(agent))
 
-    async def project(self, location: str = "/work/project") -> pb.Project:
+    async def project(self, location: str = "/srv/project") -> pb.Project:
         request = pb.EnsureProjectRequest(idempotency_key=key(), kind=pb.PROJECT_KIND_FOLDER, location=location)
         return (await self.operator("EnsureProject", request)).project  # type: ignore[no-any-return]
 

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from google.protobuf.message import Message
 
 from fencepost.cli import acting
 from fencepost.cli.app import main
@@ -34,8 +35,9 @@ class Face:
     def __getattr__(self, method: str) -> Callable[..., Any]:
         async def call(*arguments: Any) -> Any:
             request = arguments[0] if arguments else None
-            copied = type(request)() if hasattr(request, "CopyFrom") else request
-            if hasattr(copied, "CopyFrom"):
+            copied: Any = request
+            if isinstance(request, Message):
+                copied = type(request)()
                 copied.CopyFrom(request)
             self.asked.append((method, copied))
             answer = self.answers.get(method, NotWritten("unscripted", f"{method} was not expected"))

@@ -167,9 +167,9 @@ def test_a_workspace_may_be_unknown_and_a_location_may_not() -> None:
 @pytest.mark.parametrize(
     ("location", "name"),
     [
-        ("/home/me/repo/.git", "repo"),
+        ("/srv/me/repo/.git", "repo"),
         ("/srv/repo.git", "repo"),
-        ("/home/me/folder", "folder"),
+        ("/srv/me/folder", "folder"),
         ("/.git", ".git"),
         ("/", "project"),
         ("/a/\x1b\n", "project"),
