@@ -154,9 +154,24 @@ class Home:
 
     # Per service.
 
+    @property
+    def socket_folder(self) -> str:
+        """The folder of the sockets: run, or the short folder of a home whose own path is over the limit.
+
+        Only servers need it: everybody else reads published addresses.
+        """
+        run = f"{self.text}/run"
+        # The slash and the longest name of a socket; edge.sock is shorter than all of them.
+        room = SOCKET_PATH_BYTES_MAX - max(len(f"/{name}.sock") for name in SERVICES)
+        if len(os.fsencode(run)) <= room:
+            return run
+        from fencepost import sockets  # noqa: PLC0415 (a home of ordinary length never needs it)
+
+        return sockets.recorded(run) or sockets.candidate(self.text, bytes_max=room)
+
     def socket(self, service: str) -> Path:
         """The gRPC socket of a service, 0600."""
-        return _path(f"{self.text}/run/{_service_name(service)}.sock")
+        return _path(f"{self.socket_folder}/{_service_name(service)}.sock")
 
     def lock(self, service: str) -> Path:
         """The lock that a service's process holds for its life."""
@@ -187,7 +202,7 @@ class Home:
     @property
     def edge_socket(self) -> Path:
         """The socket on which mcp_edge serves stdio shims."""
-        return _path(f"{self.text}/run/edge.sock")
+        return _path(f"{self.socket_folder}/edge.sock")
 
     @property
     def edge_address(self) -> Path:
@@ -218,23 +233,25 @@ class Home:
         return _path(self.agent_credential_text(agent_id))
 
     def check_socket_paths(self, services: tuple[str, ...] = SERVICES) -> None:
-        """Refuse a home whose socket paths are longer than the system takes. Touches nothing."""
-        longest = max([*(len(os.fsencode(self.socket(name))) for name in services), len(os.fsencode(self.edge_socket))])
+        """Refuse a home for whose sockets even the short folder is too long. Touches nothing."""
+        paths = [*(self.socket(name) for name in services), self.edge_socket]
+        longest = max(len(os.fsencode(path)) for path in paths)
         if longest > SOCKET_PATH_BYTES_MAX:
             over = longest - SOCKET_PATH_BYTES_MAX
             raise Refused(
                 "home_path_too_long",
-                f"the socket paths of the home {self.text} take up to {longest} bytes, and this system takes"
-                f" {SOCKET_PATH_BYTES_MAX}; nothing was created",
-                hint=f"Choose a {HOME_VARIABLE} that is at least {over} bytes shorter, for example {_shorter()}.",
+                f"the socket paths of the home {self.text} take up to {longest} bytes in {self.socket_folder}, and this"
+                f" system takes {SOCKET_PATH_BYTES_MAX}; nothing was created",
+                hint=f"Choose a shorter {HOME_VARIABLE}, for example ~/.fencepost, or a shorter XDG_RUNTIME_DIR or"
+                f" TMPDIR: {over} bytes less are enough.",
                 state={"longest_bytes": str(longest), "bytes_max": str(SOCKET_PATH_BYTES_MAX)},
             )
 
     def prepare(self) -> None:
-        """Create the home and its run and logs folders, 0700.
+        """Create the home and its run and logs folders, 0700; where its path is over the socket limit, a short folder.
 
-        Refuses, before anything is created, a path over the socket limit; and a home that belongs to somebody else or
-        that others can write to.
+        Refuses, before anything is created, a home for which the short folder is too long as well; and a home or a
+        short folder that belongs to somebody else or that others can write to.
         """
         self.check_socket_paths()
         for folder in (self.path, self.run, self.logs):
@@ -247,10 +264,10 @@ class Home:
                     hint=f"Choose a {HOME_VARIABLE} in a folder that you can write to.",
                 ) from error
             _check_folder(str(folder), private=folder != self.path)
+        if (folder_of_sockets := self.socket_folder) != str(self.run):
+            from fencepost import sockets  # noqa: PLC0415 (a home of ordinary length never needs it)
 
-
-def _shorter() -> str:
-    return "~/.fencepost" if sys.platform == "darwin" else "~/.fencepost or a folder in $XDG_RUNTIME_DIR"
+            sockets.prepare(folder_of_sockets, str(self.run))
 
 
 def _check_folder(folder: str, *, private: bool) -> None:

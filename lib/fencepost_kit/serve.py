@@ -101,6 +101,7 @@ class Server:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
         self._lock = OwnerLock(settings.home.lock(settings.service))
         self._bound: tuple[int, int] | None = None
+        self._socket: Path | None = None
         self._published: bytes = b""
         self._stopped = False
 
@@ -129,10 +130,12 @@ class Server:
             owner = self._lock.acquire()
             if owner is not None:
                 raise _in_use(service, owner.pid, owner.started_at_ms)
-            self._bind(home.socket(service))
+            # Asked once: what the environment says of a short folder must not move a socket that is served.
+            path = home.socket(service)
+            self._bind(path)
             await self.grpc.start()
-            self._publish(home, service)
-        _log.info("serving", socket=home.socket(service), pid=os.getpid())
+            self._publish(home, service, path)
+        _log.info("serving", socket=path, pid=os.getpid())
 
     def mark_ready(self) -> None:
         """Let health say SERVING for "" and for every full name."""
@@ -190,9 +193,10 @@ class Server:
             own.chmod(0o600)
         own.rename(path)
         self._bound = (facts.st_dev, facts.st_ino)
+        self._socket = path
 
-    def _publish(self, home: Home, service: str) -> None:
-        address = f"unix:{home.socket(service)}\n".encode()
+    def _publish(self, home: Home, service: str, path: Path) -> None:
+        address = f"unix:{path}\n".encode()
         write_private(home.address(service), address)
         self._published = address
 
@@ -200,16 +204,18 @@ class Server:
         home, service = self._settings.home, self._settings.service
         with contextlib.suppress(OSError):
             path = home.address(service)
-            if self._published and path.read_bytes() == self._published and self._owns(home.socket(service)):
+            if self._published and path.read_bytes() == self._published and self._owns():
                 path.unlink()
         with contextlib.suppress(OSError):
-            if self._owns(home.socket(service)):
-                home.socket(service).unlink()
+            if self._socket is not None and self._owns():
+                self._socket.unlink()
         self._bound = None
         self._lock.release()
 
-    def _owns(self, path: Path) -> bool:
-        facts = path.lstat()
+    def _owns(self) -> bool:
+        if self._socket is None:
+            return False
+        facts = self._socket.lstat()
         return self._bound == (facts.st_dev, facts.st_ino)
 
 

@@ -77,13 +77,17 @@ def start_in(home: Home) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.requirement("kit.a-home-path-over-the-limit-is-refused-first")
-def test_a_home_path_over_the_socket_limit_is_told_in_words_and_creates_nothing(home: Home) -> None:
+def test_a_home_for_which_no_folder_is_short_enough_is_told_in_words_and_creates_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    monkeypatch.setenv("TMPDIR", "/" + "t" * SOCKET_PATH_BYTES_MAX)
     long = Home(home.path.parent / ("x" * SOCKET_PATH_BYTES_MAX))
     ended = start_in(long)
     assert ended.returncode == EXIT_REFUSED
     last = ended.stderr.splitlines()[-1]
     assert last.startswith("alpha: the socket paths of the home")
-    assert "Choose a FENCEPOST_HOME" in last
+    assert "Choose a shorter FENCEPOST_HOME" in last
     assert not long.path.exists()
 
 

@@ -12,6 +12,7 @@ import pytest
 from fencepost.client import Budgets, Channels, Mailbox
 from fencepost.home import Home
 from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox
+from fencepost_testing.processes import long_home_and_runtime
 
 
 @pytest.fixture
@@ -22,6 +23,26 @@ def home() -> Iterator[Home]:
     made.prepare()
     yield made
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def long_home_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Home, Path]]:
+    """A home over the socket limit, and the runtime folder that the environment names."""
+    with long_home_and_runtime() as (home, runtime):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        yield home, runtime
+
+
+@pytest.fixture
+def long_home(long_home_in: tuple[Home, Path]) -> Home:
+    """A home over the socket limit."""
+    return long_home_in[0]
+
+
+@pytest.fixture
+def runtime(long_home_in: tuple[Home, Path]) -> Path:
+    """Its runtime folder."""
+    return long_home_in[1]
 
 
 @pytest.fixture

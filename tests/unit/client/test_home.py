@@ -19,6 +19,7 @@ from fencepost.home import (
     read_address,
     read_credential,
 )
+from fencepost.sockets import HASH_CHARS, candidate, prepare, recorded
 
 AGENT = "0190f3a2-1111-7222-8333-444455556666"
 TOKEN = "fp_" + "a" * 43
@@ -68,26 +69,141 @@ def test_a_service_name_that_is_no_plain_word_makes_no_path(name: str) -> None:
         Home("/h").socket(name)
 
 
+def _of_length(bytes_of_run: int) -> Home:
+    return Home("/" + "x" * (bytes_of_run - len("//run")))
+
+
+_ROOM = SOCKET_PATH_BYTES_MAX - len("/mcp_edge.sock")
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_sockets_leave_the_home_only_where_its_path_is_over_the_limit(
+    runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fits, over = _of_length(_ROOM), _of_length(_ROOM + 1)
+    assert fits.socket_folder == str(fits.run)
+    assert len(os.fsencode(fits.socket("mcp_edge"))) == SOCKET_PATH_BYTES_MAX
+    assert over.socket("mcp_edge").parent.parent == runtime / "fencepost"
+    assert over.edge_socket.parent == over.socket("mailbox").parent
+    over.check_socket_paths()
+    assert over.socket_folder != _of_length(_ROOM + 2).socket_folder
+    assert list(runtime.iterdir()) == []
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_the_socket_limit_counts_bytes_and_not_characters(runtime: Path) -> None:
+    assert str(runtime) in Home("/" + "日" * (SOCKET_PATH_BYTES_MAX // 3)).socket_folder
+
+
 @pytest.mark.requirement("home.too-long-for-a-socket-is-refused")
-def test_a_home_over_the_socket_limit_is_refused_before_anything_exists(tmp_path: Path) -> None:
-    longest = len("/run/mcp_edge.sock")
-    fits = Home("/" + "x" * (SOCKET_PATH_BYTES_MAX - longest - 1))
-    fits.check_socket_paths()
-    over = Home("/" + "x" * (SOCKET_PATH_BYTES_MAX - longest))
+def test_a_home_whose_short_folder_is_too_long_as_well_is_refused_before_anything_exists(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    tail = f"/fencepost-{os.geteuid()}/{'0' * HASH_CHARS}"
+    deep = Home(home.path / ("d" * SOCKET_PATH_BYTES_MAX))
+    monkeypatch.setenv("TMPDIR", "/" + "t" * (_ROOM - len(tail) - 1))
+    deep.check_socket_paths()
+    monkeypatch.setenv("TMPDIR", "/" + "t" * (_ROOM - len(tail)))
     with pytest.raises(Refused) as caught:
-        over.check_socket_paths()
-    assert caught.value.reason == "home_path_too_long"
-    assert "1 bytes shorter" in caught.value.hint
-    deep = Home(tmp_path / ("d" * SOCKET_PATH_BYTES_MAX))
-    with pytest.raises(Refused):
         deep.prepare()
-    assert list(tmp_path.iterdir()) == []
+    assert caught.value.reason == "home_path_too_long"
+    assert "1 bytes less are enough" in caught.value.hint
+    assert not deep.path.exists()
 
 
-@pytest.mark.requirement("home.too-long-for-a-socket-is-refused")
-def test_the_socket_limit_counts_bytes_and_not_characters() -> None:
-    with pytest.raises(Refused):
-        Home("/" + "日" * (SOCKET_PATH_BYTES_MAX // 3)).check_socket_paths()
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_the_short_folder_is_private_and_remembered_by_the_home_whatever_the_next_environment_says(
+    long_home: Home, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = os.umask(0)
+    try:
+        long_home.prepare()
+    finally:
+        os.umask(before)
+    folder = Path(long_home.socket_folder)
+    assert folder.parent == runtime / "fencepost"
+    assert {made.stat().st_mode & 0o777 for made in (folder, folder.parent)} == {0o700}
+    assert (long_home.run / "sockets").read_text() == f"{folder}\n"
+    assert (long_home.run / "sockets").stat().st_mode & 0o777 == 0o600
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    assert Path(long_home.socket_folder) == folder
+    long_home.prepare()
+    folder.rmdir()  # a restart of the machine empties runtime folders
+    assert Path(long_home.socket_folder) != folder
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+@pytest.mark.parametrize("content", ["relative\n", "/one\n/two\n", "/nowhere/at/all\n", "x" * 5000, ""])
+def test_a_note_of_the_short_folder_that_cannot_be_used_is_written_anew(long_home: Home, content: str) -> None:
+    long_home.prepare()
+    folder = long_home.socket_folder
+    (long_home.run / "sockets").write_text(content)
+    long_home.prepare()
+    assert (long_home.run / "sockets").read_text() == f"{folder}\n"
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+@pytest.mark.parametrize("level", ["parent", "folder"])
+@pytest.mark.parametrize("flaw", ["link", "open", "file"])
+def test_a_short_folder_that_is_a_link_or_open_to_others_is_refused(long_home: Home, level: str, flaw: str) -> None:
+    folder = Path(long_home.socket_folder)
+    target = folder if level == "folder" else folder.parent
+    if level == "folder":
+        folder.parent.mkdir(mode=0o700)
+    if flaw == "link":
+        long_home.path.parent.mkdir(mode=0o700, exist_ok=True)
+        target.symlink_to(long_home.path.parent)
+    elif flaw == "file":
+        target.write_text("mine")
+    else:
+        target.mkdir()
+        target.chmod(0o750)
+    with pytest.raises(Refused) as caught:
+        long_home.prepare()
+    assert caught.value.reason == "runtime_folder_unsafe"
+    assert str(target) in caught.value.message
+    assert not (long_home.run / "sockets").exists()
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_a_short_folder_of_another_user_is_refused(long_home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    long_home.prepare()
+    folder = long_home.socket_folder
+    other = os.geteuid() + 1
+    monkeypatch.setattr("fencepost.sockets.os.geteuid", lambda: other)
+    assert recorded(str(long_home.run)) is None
+    with pytest.raises(Refused, match=r"belongs to another user|lets other users"):
+        prepare(folder, str(long_home.run))
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_a_short_folder_is_not_made_where_others_may_replace_it(
+    long_home: Home, runtime: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("XDG_RUNTIME_DIR")
+    shared = runtime / "t"
+    shared.mkdir()
+    shared.chmod(0o777)
+    monkeypatch.setenv("TMPDIR", str(shared))
+    with pytest.raises(Refused) as caught:
+        long_home.prepare()
+    assert caught.value.reason == "runtime_folder_unsafe"
+    shared.chmod(0o1777)
+    long_home.prepare()
+    assert Path(long_home.socket_folder).parent == shared / f"fencepost-{os.geteuid()}"
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+def test_a_runtime_folder_that_is_not_ours_alone_is_passed_over(runtime: Path) -> None:
+    names = {"XDG_RUNTIME_DIR": str(runtime), "TMPDIR": "/tmp"}
+    runtime.chmod(0o755)
+    assert candidate("/h", bytes_max=_ROOM, env=names).startswith(f"{os.path.realpath('/tmp')}/fencepost-")
+    runtime.chmod(0o700)
+    ours = candidate("/h", bytes_max=_ROOM, env=names)
+    assert ours.startswith(f"{runtime}/fencepost/")
+    assert candidate("/h", bytes_max=len(ours), env=names) == ours
+    assert candidate("/h", bytes_max=len(ours) - 1, env=names) != ours
 
 
 @pytest.mark.requirement("home.private-from-creation")

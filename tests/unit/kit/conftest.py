@@ -6,13 +6,14 @@ import io
 import json
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost.home import Home
 from fencepost_kit import faults, logs
-from fencepost_testing.processes import short_home
+from fencepost_testing.processes import long_home_and_runtime, short_home
 
 
 @pytest.fixture
@@ -42,3 +43,17 @@ def home() -> Iterator[Home]:
     """A throw-away home, not yet created."""
     with short_home() as found:
         yield found
+
+
+@pytest.fixture
+def long_home_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Home, Path]]:
+    """A home over the socket limit, and the runtime folder that the environment names."""
+    with long_home_and_runtime() as (home, runtime):
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(runtime))
+        yield home, runtime
+
+
+@pytest.fixture
+def long_home(long_home_in: tuple[Home, Path]) -> Home:
+    """A home over the socket limit."""
+    return long_home_in[0]

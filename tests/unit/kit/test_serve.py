@@ -8,6 +8,7 @@ import socket
 import stat
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -15,10 +16,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from fencepost.home import SOCKET_PATH_BYTES_MAX, Home, read_address
+from fencepost.sockets import HASH_CHARS
 from fencepost_kit import faults
 from fencepost_kit.files import HomeRefused, owner_of
 from fencepost_kit.guard import Call, Rule, guarded
 from fencepost_kit.identity import Caller, Role, mint_token
+from fencepost_kit.probe import watched_serving
 from fencepost_kit.serve import DRAIN_MS_MAX, MESSAGE_BYTES_MAX, Server, ServeSettings, SocketInUse
 from fencepost_kit.statuses import detail_of
 from fencepost_testing import four_kinds
@@ -228,25 +231,50 @@ async def test_what_another_owner_put_in_our_place_survives_our_stop(home: Home)
 
 
 @pytest.mark.requirement("kit.a-home-path-over-the-limit-is-refused-first")
-async def test_a_home_is_taken_up_to_the_limit_of_socket_paths_and_refused_over_it_before_anything_is_made(
-    home: Home,
+async def test_a_service_is_taken_up_to_the_limit_of_socket_paths_and_refused_over_it_before_anything_is_made(
+    home: Home, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name = "a_very_long_name_of_a_service"
+    def named(chars: int) -> ServeSettings:
+        return ServeSettings(home=deep, service="s" * chars)
 
-    def named(rest: int) -> ServeSettings:
-        return ServeSettings(home=Home(home.path.parent / ("x" * rest)), service=name)
-
-    rest = SOCKET_PATH_BYTES_MAX - len(str(Home(home.path.parent / "x").socket(name))) + 1
-    too_long = named(rest + 1)
-    assert len(str(too_long.home.socket(name))) == SOCKET_PATH_BYTES_MAX + 1
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    deep = Home(home.path / ("x" * SOCKET_PATH_BYTES_MAX))
+    chars = 20
+    below = len(f"/fencepost-{os.geteuid()}/{'0' * HASH_CHARS}/.sock") + chars
+    place = home.path.parent / ("t" * (SOCKET_PATH_BYTES_MAX - below - len(f"{home.path.parent}/")))
+    place.mkdir()
+    monkeypatch.setenv("TMPDIR", str(place))
     with pytest.raises(HomeRefused) as caught:
-        await Server(too_long).start()
+        await Server(named(chars + 1)).start()
     assert caught.value.state["cause"] == "home_path_too_long"
     assert "FENCEPOST_HOME" in caught.value.hint
-    assert not too_long.home.path.exists()
-    server = Server(named(rest))
+    assert not deep.path.exists()
+    assert list(place.iterdir()) == []
+    server = Server(named(chars))
     await server.start()
+    assert len(str(deep.socket("s" * chars))) == SOCKET_PATH_BYTES_MAX
     await server.stop()
+
+
+@pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
+async def test_a_home_over_the_limit_is_served_from_its_short_folder_and_found_by_the_published_address(
+    long_home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with started(long_home) as server:
+        server.mark_ready()
+        published = read_address(long_home.address(NAME))
+        assert published is not None
+        path = Path(published.removeprefix("unix:"))
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
+        assert not path.is_relative_to(long_home.path)
+        monkeypatch.setenv("XDG_RUNTIME_DIR", "/nowhere")
+        monkeypatch.setenv("TMPDIR", "/nowhere")
+        assert await watched_serving(long_home, NAME)
+        with pytest.raises(SocketInUse):
+            await Server(settings(long_home)).start()
+    assert not path.exists()
+    assert not long_home.address(NAME).exists()
 
 
 @pytest.mark.requirement("kit.a-home-that-cannot-be-written-is-refused")
