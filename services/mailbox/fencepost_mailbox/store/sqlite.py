@@ -152,8 +152,9 @@ class SqliteQueries:
     Results are fetched whole: an unfinished one would hold a snapshot and keep the log growing.
     """
 
-    def __init__(self, cursor: sqlite3.Cursor) -> None:
+    def __init__(self, cursor: sqlite3.Cursor, *, in_snapshot: bool = False) -> None:
         self._cursor = cursor
+        self._in_snapshot = in_snapshot
 
     def _all(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._cursor.execute(statement, parameters).fetchall()
@@ -164,14 +165,16 @@ class SqliteQueries:
 
     @contextmanager
     def snapshot(self) -> Iterator[None]:
-        """See Queries. A transaction is one already."""
-        if self._cursor.connection.in_transaction:
+        """See Queries. One inside another is the outer one."""
+        if self._in_snapshot:
             yield
             return
         self._cursor.execute("BEGIN")
+        self._in_snapshot = True
         try:
             yield
         finally:
+            self._in_snapshot = False
             self._cursor.execute("COMMIT")
 
     def record(self, record_id: bytes) -> Record | None:
@@ -307,7 +310,7 @@ class SqliteTransaction(SqliteQueries):
     """Reads and writes of one transaction, on the writer thread."""
 
     def __init__(self, cursor: sqlite3.Cursor, sequencer: Sequencer, floors: dict[bytes, int]) -> None:
-        super().__init__(cursor)
+        super().__init__(cursor, in_snapshot=True)
         self._sequencer = sequencer
         self._floors = floors
         # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
@@ -357,7 +360,10 @@ class SqliteTransaction(SqliteQueries):
         try:
             self._cursor.execute(sql.INSERT_KEY, row)
         except sqlite3.IntegrityError:
-            return self.key(caller, operation, key)
+            known = self.key(caller, operation, key)
+            if known is None:
+                raise  # refused for another reason: nothing must be written as if the key stood for it
+            return known
         return None
 
     def insert(self, record: Record) -> None:
@@ -403,16 +409,9 @@ class SqliteTransaction(SqliteQueries):
         return None if row is None else record_from_row(row)
 
     def acknowledgeable(self, recipient: bytes, up_to: int, limit: int) -> list[Record]:
-        """See Transaction. Exposed ones are FRESH or SEEN; what was carried into the conversation is AWAY."""
-        found: list[Record] = []
-        for place in Inbox:
-            rows = self._all(
-                sql.ACKNOWLEDGEABLE, recipient=recipient, inbox=place, up_to=up_to, limit=limit - len(found)
-            )
-            found += [record_from_row(row) for row in rows]
-            if len(found) >= limit:
-                break
-        return found
+        """See Transaction."""
+        rows = self._all(sql.ACKNOWLEDGEABLE, recipient=recipient, up_to=up_to, limit=limit)
+        return [record_from_row(row) for row in rows]
 
     def insert_claim(self, claim: Claim) -> None:
         """See Transaction."""
@@ -552,6 +551,8 @@ class SqliteStore:
             await self._group.start()
             self._meta = dict(self._reader.execute(sql.ALL_META).fetchall())
         except BaseException:
+            if self._reader is not None:
+                self._reader.close()
             self._database.close()
             raise
 

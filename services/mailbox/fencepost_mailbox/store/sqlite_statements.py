@@ -75,8 +75,8 @@ SELECT record.sequence, record.record_id, record.kind, record.project_id, record
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body FROM record WHERE record.recipient = :recipient AND
-record.inbox = :inbox AND record.position <= :up_to AND record.acknowledged = 0 AND (record.exposed = 1 OR
-record.delivery IN (9, 4)) ORDER BY record.position LIMIT :limit OFFSET 0"""
+record.position <= :up_to AND record.acknowledged = 0 AND (record.exposed = 1 OR record.delivery IN (9, 4)) ORDER BY
+record.position LIMIT :limit OFFSET 0"""
 INSERT_RECORD: Final = """\
 INSERT INTO record (sequence, record_id, kind, project_id, sender, recipient, parent_id, status, origin, completion,
 admitted_at_ms, delivery, answer, exposed, acknowledged, inbox, position, claim_token, claim_generation, releases,

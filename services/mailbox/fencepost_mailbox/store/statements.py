@@ -164,8 +164,8 @@ ACKNOWLEDGEABLE = _sqlite(
     select(RECORD)
     .where(
         R.recipient == bindparam("recipient"),
-        R.inbox == bindparam("inbox"),
         R.position <= bindparam("up_to"),
+        # Word for word the condition of the index record_shown: only then does the planner see that it applies.
         R.acknowledged == _const(0),
         or_(R.exposed == _const(1), R.delivery.in_([_const(Delivery.VISIBLE), _const(Delivery.ACCEPTED)])),
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from sqlalchemy import Index, Integer, Table, text
 from sqlmodel import Field, SQLModel
 
+# Shown, or carried into the conversation (visible, accepted), and not acknowledged.
+SHOWN: Final = "acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4))"
 _WITHOUT_ROWID: dict[str, Any] = {"sqlite_with_rowid": False}
 
 
@@ -31,6 +33,7 @@ class RecordRow(SQLModel, table=True):
         Index(
             "record_open", "recipient", "position", sqlite_where=text("answer = 1"), postgresql_where=text("answer = 1")
         ),
+        Index("record_shown", "recipient", "position", sqlite_where=text(SHOWN), postgresql_where=text(SHOWN)),
         Index(
             "record_parent",
             "parent_id",

@@ -35,6 +35,9 @@ CREATE UNIQUE INDEX record_by_id ON record (record_id);
 CREATE INDEX record_inbox ON record (recipient, inbox, position);
 CREATE INDEX record_sent ON record (sender, sequence);
 CREATE INDEX record_open ON record (recipient, position) WHERE answer = 1;
+-- What a cursor may acknowledge: shown, or carried into the conversation. Empty where everything is acknowledged.
+CREATE INDEX record_shown ON record (recipient, position)
+    WHERE acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4));
 CREATE INDEX record_parent ON record (parent_id) WHERE parent_id IS NOT NULL;
 
 -- Ordered by caller, operation and key, so that a caller's time-ordered keys append.
