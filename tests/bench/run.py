@@ -10,7 +10,10 @@ the machine: docs/reference/performance.md tells what each row is. Exits with 0 
 from __future__ import annotations
 
 import argparse
+import fcntl
+import os
 import shutil
+import signal
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -23,6 +26,7 @@ ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "tests" / "support")]
 
 from fencepost_bench import durable, scale, shims, sizes, wakes  # noqa: E402
+from fencepost_bench.homes import BUILD  # noqa: E402
 from fencepost_bench.rows import Plan, Row, as_json, table  # noqa: E402
 from fencepost_bench.setting import Setting  # noqa: E402
 
@@ -76,11 +80,28 @@ def measured(part: Part, setting: Setting) -> list[Row]:
         return [plan.unmeasured(first) for plan in part.plans]
 
 
+def alone() -> bool:
+    """Tell whether no other bench of this tree runs; none can begin until this process ends."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    # Never closed: the lock is held until the process ends, however it ends.
+    descriptor = os.open(BUILD / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def main() -> int:
     chosen = arguments()
     wanted = [name.id for part in PARTS for name in part.plans]
     if chosen.only:
         wanted = [name for name in wanted if any(fnmatchcase(name, pattern) for pattern in chosen.only)]
+    # A run that is told to end takes down what it has started.
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    if not alone():
+        sys.stderr.write("another bench of this tree is running; nothing was started\n")
+        return 1
     began = time.monotonic()
     rows: list[Row] = []
     with Setting(chosen.windows) as setting:

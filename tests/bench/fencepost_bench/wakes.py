@@ -71,8 +71,9 @@ def _rows(plans: Sequence[Plan], rounds: Rounds, note: str) -> list[Row]:
 
         whole, commit = (percentile([getattr(one, name) for one in every], part) for name in ("whole", "commit"))
         detail = (
-            f"{1000 * stack(rounds, part):.2f} ms without COMMIT, echo p50 {1000 * echo(rounds):.2f} ms; "
-            f"{spread(rounds, ratio)}; with COMMIT {1000 * whole:.2f} ms ({whole / echo(rounds):.2f} echoes), "
+            f"{1000 * stack(rounds, part):.2f} ms without COMMIT, echo p50 {1000 * echo(rounds):.2f} ms "
+            f"p99 {1000 * median_of(rounds, lambda one: one['echo']['p99']):.2f} ms; {spread(rounds, ratio)}; "
+            f"with COMMIT {1000 * whole:.2f} ms ({whole / echo(rounds):.2f} echoes), "
             f"COMMIT alone {1000 * commit:.2f} ms; {len(every)} {note}"
         )
         rows.append(plan.row(ratio(rounds), detail))
@@ -157,4 +158,4 @@ def shim_wakes(setting: Setting) -> list[Row]:
 
     window()
     rounds = alternating(setting.windows, {"wake": window, "echo": setting.echoes(1, ECHO_S)})
-    return _rows(SHIM_PLANS, rounds, "messages, from the call in one shim to the end of the wait in the other")
+    return _rows(SHIM_PLANS, rounds, "messages")
