@@ -32,6 +32,7 @@ from fencepost_kit.files import HomeRefused, OwnerLock, home_refusals, write_pri
 from fencepost_kit.guard import Gate
 from fencepost_kit.health import Health
 from fencepost_kit.launch import PARENT_VARIABLE
+from fencepost_kit.reflection import Reflection
 from fencepost_kit.refusal import Refusal, StartRefused
 
 MESSAGE_BYTES_MAX: Final = 2 * 1024 * 1024
@@ -72,12 +73,16 @@ class SocketInUse(StartRefused):
 
 @dataclass(frozen=True, kw_only=True)
 class ServeSettings:
-    """Where and how long: the home, the service's name in it, its gRPC service names, and the time for a drain."""
+    """Where and how long: the home, the service's name in it, its gRPC service names, and the time for a drain.
+
+    `reflection`: whether tools may ask which services and messages there are.
+    """
 
     home: Home
     service: str
     full_names: tuple[str, ...] = ()
     drain_ms: int = DRAIN_MS
+    reflection: bool = True
 
     def __post_init__(self) -> None:
         if not 0 <= self.drain_ms <= DRAIN_MS_MAX:
@@ -99,6 +104,9 @@ class Server:
         self._drain = drain
         self._health = Health(settings.full_names)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        self._reflection = Reflection(settings.full_names) if settings.reflection else None
+        if self._reflection is not None:
+            self._reflection.add_to(self.grpc)
         self._lock = OwnerLock(settings.home.lock(settings.service))
         self._bound: tuple[int, int] | None = None
         self._socket: Path | None = None
@@ -157,6 +165,8 @@ class Server:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.drain_ms / 1000
         self._health.close()
+        if self._reflection is not None:
+            self._reflection.close()
         self.gate.closed = True
         try:
             await self._drained(deadline)

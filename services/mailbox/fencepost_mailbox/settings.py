@@ -13,6 +13,7 @@ class MailboxSettings:
 
     log_level: str = setting("info", about="debug, info, warning or error")
     drain_ms: int = setting(5000, least=0, most=60_000, about="time for parked waits and begun calls at a stop, ms")
+    reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
     expire_every_ms: int = setting(
         1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
     )

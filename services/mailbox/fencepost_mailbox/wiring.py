@@ -193,7 +193,14 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
             await mailbox.drain()
 
     server = Server(
-        ServeSettings(home=home, service=SERVICE, full_names=(full_name,), drain_ms=settings.drain_ms), drain=drain
+        ServeSettings(
+            home=home,
+            service=SERVICE,
+            full_names=(full_name,),
+            drain_ms=settings.drain_ms,
+            reflection=settings.reflection,
+        ),
+        drain=drain,
     )
     async with Channels(home) as channels:
         await credential_made(home)

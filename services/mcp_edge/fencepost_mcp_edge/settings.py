@@ -20,4 +20,5 @@ class Settings:
     connections_max: int = setting(CONNECTIONS_MAX, least=1, most=65_536, about="agent programs served at once")
     calls_in_flight_max: int = setting(CALLS_IN_FLIGHT_MAX, least=1, most=1024, about="open calls of one agent program")
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="how long begun calls may finish at a stop")
+    reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
     log_level: str = setting("info", about="debug, info, warning or error")

@@ -24,7 +24,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
         )
         shims = Shims(home=home, channels=channels, limits=limits)
         server = Server(
-            ServeSettings(home=home, service=MCP_EDGE, drain_ms=settings.drain_ms),
+            ServeSettings(home=home, service=MCP_EDGE, drain_ms=settings.drain_ms, reflection=settings.reflection),
             drain=shims.drain,
         )
         await server.start()

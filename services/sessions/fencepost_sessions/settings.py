@@ -13,4 +13,5 @@ class Settings:
     """What a person may set for sessions; see fencepost_kit.settings for where."""
 
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="Time for open calls when the service stops.")
+    reflection: bool = setting(default=True, about="Whether tools may ask which services and messages there are.")
     log_level: str = setting("info", about="debug, info, warning or error.")

@@ -132,7 +132,13 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
 
     parts = build(home.database(SESSIONS), HomeCredentialFiles(home), on_fatal=on_fatal)
     server = Server(
-        ServeSettings(home=home, service=SESSIONS, full_names=(SERVICE.full_name,), drain_ms=settings.drain_ms),
+        ServeSettings(
+            home=home,
+            service=SESSIONS,
+            full_names=(SERVICE.full_name,),
+            drain_ms=settings.drain_ms,
+            reflection=settings.reflection,
+        ),
         drain=parts.drain,
     )
     register(parts, server.grpc, server.gate)
