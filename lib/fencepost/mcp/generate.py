@@ -39,9 +39,35 @@ def initialize_result(version: str) -> bytes:
     )
 
 
+def discover_result() -> bytes:
+    """Return the result of server/discover, without what every result of its era begins with."""
+    return _compact(
+        {
+            "supportedVersions": registry.MODERN_VERSIONS,
+            "capabilities": {"tools": {}},
+            "instructions": registry.INSTRUCTIONS,
+        }
+    )
+
+
+def modern_head() -> bytes:
+    """Return the members that every result begins with under MODERN_VERSIONS, each with its comma."""
+    server = {"name": "fencepost", "version": __version__}
+    return _members({"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": server}})
+
+
+def cache_hints() -> bytes:
+    """Return the members by which discovery tells how long it may be kept, each with its comma."""
+    return _members({"ttlMs": registry.DISCOVERY_TTL_MS, "cacheScope": "public"})
+
+
+def _members(value: dict[str, Any]) -> bytes:
+    return _compact(value).removeprefix(b"{").removesuffix(b"}") + b","
+
+
 def registry_hash() -> str:
     """Return the fingerprint of everything that a client is told: 32 hexadecimal digits."""
-    told = tools_list() + _compact([registry.INSTRUCTIONS, registry.VERSIONS])
+    told = tools_list() + _compact([registry.INSTRUCTIONS, registry.VERSIONS, registry.MODERN_VERSIONS])
     return hashlib.sha256(told).hexdigest()[:32]
 
 
@@ -67,6 +93,8 @@ def module_text() -> str:
         f"VERSIONS = {registry.VERSIONS!r}",
         "# The one version under which a line may hold a batch.",
         f"BATCH_VERSION = {registry.BATCH_VERSION!r}",
+        "# Versions under which each request names its version in its _meta.",
+        f"MODERN_VERSIONS = {registry.MODERN_VERSIONS!r}",
         "# Tools whose lost answer is settled by the idempotency key; every other one is simply asked again.",
         f"SETTLES = frozenset({settles!r})",
         "# Tools that may wait, and how many milliseconds where the arguments do not say.",
@@ -75,6 +103,11 @@ def module_text() -> str:
         "# The result of initialize, around the version of the protocol.",
         f"INITIALIZE_HEAD = {head!r}",
         f"INITIALIZE_TAIL = {tail!r}",
+        "# The result of server/discover.",
+        f"DISCOVER = {discover_result()!r}",
+        "# What every result begins with where the request named its version, and then those of discovery.",
+        f"MODERN_HEAD = {modern_head()!r}",
+        f"CACHE_HINTS = {cache_hints()!r}",
         "# The result of tools/list.",
         f"TOOLS_LIST = {tools_list()!r}",
         "",

@@ -27,6 +27,10 @@ NAMED_CHARS_MAX: Final = 40
 # Versions of the protocol whose handshake is `initialize`, oldest first. The last is offered for an unknown one.
 VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
 BATCH_VERSION: Final = "2025-03-26"
+# Versions under which each request names its version and nothing is remembered between requests.
+MODERN_VERSIONS: Final = ("2026-07-28",)
+# How long a client may keep what discovery told it. The answers change with an upgrade only.
+DISCOVERY_TTL_MS: Final = 300_000
 
 INSTRUCTIONS: Final = (
     "Fencepost is your durable mailbox with the other agents of this project. When you expect something, call"

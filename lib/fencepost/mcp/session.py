@@ -1,7 +1,10 @@
-"""One client's JSON-RPC session over the `initialize` era of MCP: lines in, answers out.
+"""One client's JSON-RPC session, over both eras of MCP: lines in, answers out.
 
-Knows no file descriptor and no clock. Discovery is answered here, from constants; a tool call is handed on unread. Ids
-of tool calls are never reused on a connection, because the id is part of the idempotency key.
+A request whose `_meta` names a version of the protocol is answered for itself alone; every other one belongs to the era
+that begins with `initialize`. Both may come over one connection, in any order. Knows no file descriptor and no clock.
+Discovery is answered here, from constants; a tool call is handed on unread. In the era of `initialize` the id of a tool
+call is never used again on its connection, because it is part of the idempotency key; in the other era it is free again
+when it is answered, and the key is made of the number of the call.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
         """Where tool calls go."""
 
         def admit(self, call: Call) -> None:
-            """Take over a call; its sink is called once, or never where the call is cancelled."""
+            """Take over a call; its sink is called once, with None where the call is cancelled."""
 
         def cancel(self, id_text: str) -> None:
             """Send nothing further for a call in progress. Unknown ids are ignored."""
@@ -41,7 +44,15 @@ _REUSED: Final = (
     "this id belongs to an earlier tool call of this connection; nothing was done: give each request its own"
 )
 _UNWIELDY: Final = "the message is nested too deeply or too long for a line of its own; nothing was done"
-_NOT_READY: Final = "send initialize and then notifications/initialized first; nothing was done"
+_NOT_READY: Final = (
+    "send initialize and then notifications/initialized first, or name a protocol version in params._meta; nothing was"
+    " done"
+)
+_OPEN: Final = "this id belongs to a call that is still in progress; nothing was done: give each request its own"
+_NO_METHOD: Final = "no such method; tools are called by tools/call"
+_ONE_PAGE: Final = "tools/list has one page and takes no parameters"
+# More of a version is not repeated in the error about it.
+VERSION_CHARS_MAX: Final = 64
 
 
 def id_text_of(value: object) -> str | None:
@@ -181,12 +192,20 @@ class Batch:
 class Session:
     """The protocol's state for one client. `emit` gets every answer, without its line end."""
 
-    def __init__(self, *, emit: Sink, desk: Desk, ids: Ids | None = None) -> None:
+    def __init__(self, *, emit: Sink, desk: Desk, ids: Ids | None = None, assumed: str | None = None) -> None:
+        """Build the session.
+
+        `assumed` is a version of VERSIONS under which every request is taken to have been initialized, for a transport
+        that tells the version beside each request and keeps nothing between them.
+        """
         self._emit: Final = emit
         self._desk: Final = desk
         self._ids: Final = Ids() if ids is None else ids
-        self._ready = False
-        self.version: str | None = None
+        # The ids of calls that are not answered yet.
+        self._open: Final[set[str]] = set()
+        self._assumed: Final = assumed
+        self._ready = assumed is not None
+        self.version: str | None = assumed
 
     def feed(self, line: bytes) -> None:
         """Act on one line, given without its end. White space alone is ignored."""
@@ -201,6 +220,10 @@ class Session:
         except wire.NotJson:
             self._emit(wire.failure("null", wire.PARSE_ERROR, _NOT_JSON))
             return
+        self.take(message, line)
+
+    def take(self, message: Any, line: bytes) -> None:
+        """Act on one line that was decoded already."""
         if isinstance(message, list):
             self._batch(message)
         else:
@@ -232,6 +255,9 @@ class Session:
                 batch.add(wire.failure(_echo(message), wire.INVALID_REQUEST, _UNWIELDY))
             elif isinstance(message, dict) and message.get("method") == "initialize":
                 batch.add(wire.failure(_echo(message), wire.INVALID_REQUEST, "initialize cannot be part of a batch"))
+            elif isinstance(message, dict) and wire.names_version(message.get("params")):
+                problem = "a request that names its protocol version cannot be part of a batch"
+                batch.add(wire.failure(_echo(message), wire.INVALID_REQUEST, problem))
             else:
                 self._message(message, line, batch.add)
 
@@ -245,6 +271,7 @@ class Session:
             return
         id_text = id_text_of(message["id"]) if "id" in message else None
         method = message.get("method")
+        modern = method == "server/discover" or (method != "initialize" and wire.names_version(message.get("params")))
         problem = None
         if "id" in message and id_text is None:
             problem = "id must be a string or an integer"
@@ -254,13 +281,17 @@ class Session:
             problem = "method must be a string"
         elif id_text is not None and len(id_text) > ID_BYTES_MAX:
             problem = f"the id takes more than {ID_BYTES_MAX} bytes as JSON"
-        elif id_text is not None and message["id"] in self._ids:
+        elif id_text is not None and id_text in self._open:
+            problem = _OPEN
+        elif id_text is not None and not modern and message["id"] in self._ids:
             problem = _REUSED
         if problem is not None:
             sink(wire.failure(id_text or "null", wire.INVALID_REQUEST, problem))
         elif id_text is None:
             self._notification(str(method), message.get("params"))
             sink(None)
+        elif modern:
+            self._modern(str(method), id_text, message.get("params"), line, sink)
         else:
             self._request(str(method), id_text, message, line, sink)
 
@@ -275,9 +306,9 @@ class Session:
     def _request(self, method: str, id_text: str, message: dict[str, Any], line: bytes, sink: Sink) -> None:
         params: Any = message.get("params", {})
         if method not in ("ping", "initialize", "tools/list", "tools/call"):
-            sink(wire.failure(id_text, wire.METHOD_NOT_FOUND, "no such method; tools are called by tools/call"))
+            sink(wire.failure(id_text, wire.METHOD_NOT_FOUND, _NO_METHOD))
         elif method.startswith("tools/") and not self._ready:
-            sink(wire.failure(id_text, wire.NOT_READY, _NOT_READY))
+            sink(wire.failure(id_text, wire.INVALID_PARAMS, _NOT_READY))
         elif method == "tools/call":
             self._call(id_text, message["id"], params, line, sink)
         elif not isinstance(params, dict):
@@ -287,12 +318,28 @@ class Session:
         elif method == "ping":
             sink(wire.result(id_text, b"{}"))
         elif any(key != "_meta" for key in params):
-            sink(wire.failure(id_text, wire.INVALID_PARAMS, "tools/list has one page and takes no parameters"))
+            sink(wire.failure(id_text, wire.INVALID_PARAMS, _ONE_PAGE))
         else:
             sink(wire.result(id_text, answers.TOOLS_LIST))
 
+    def _modern(self, method: str, id_text: str, params: Any, line: bytes, sink: Sink) -> None:
+        """Act on a request of the era without a handshake. Nothing that came before it counts."""
+        problem = _unfit(id_text, params)
+        if problem is not None:
+            sink(problem)
+        elif method == "tools/call":
+            self._admit(id_text, params, line, lambda answer: sink(answer and complete(id_text, answer)))
+        elif method not in ("server/discover", "tools/list"):
+            sink(wire.failure(id_text, wire.METHOD_NOT_FOUND, _NO_METHOD))
+        elif any(key != "_meta" for key in params):
+            told = _ONE_PAGE if method == "tools/list" else "server/discover takes no parameters"
+            sink(wire.failure(id_text, wire.INVALID_PARAMS, told))
+        else:
+            body = answers.TOOLS_LIST if method == "tools/list" else answers.DISCOVER
+            sink(complete(id_text, wire.result(id_text, b"{%b%b" % (answers.CACHE_HINTS, body[1:]))))
+
     def _initialize(self, id_text: str, params: dict[str, Any]) -> bytes:
-        if self.version is not None:
+        if self.version is not None and self._assumed is None:
             return wire.failure(id_text, wire.INVALID_REQUEST, "this connection is initialized already")
         asked, client = params.get("protocolVersion"), params.get("clientInfo")
         problem = None
@@ -312,14 +359,24 @@ class Session:
     def _call(self, id_text: str, raw_id: str | int, params: Any, line: bytes, sink: Sink) -> None:
         if self._ids.full:
             problem = f"this connection has used {IDS_REMEMBERED_MAX} unconnected ids; start the server again"
-            sink(wire.failure(id_text, wire.NOT_READY, f"{problem}; nothing was done"))
+            sink(wire.failure(id_text, wire.INVALID_REQUEST, f"{problem}; nothing was done"))
             return
         self._ids.add(raw_id)
+        self._admit(id_text, params, line, sink)
+
+    def _admit(self, id_text: str, params: Any, line: bytes, sink: Sink) -> None:
+        """Hand a tool call on."""
         if not isinstance(params, dict) or not isinstance(params.get("name"), str):
             problem = "params must be an object whose name is a string"
             sink(wire.failure(id_text, wire.INVALID_PARAMS, problem))
             return
         name = params["name"]
+
+        def answered(answer: bytes | None) -> None:
+            self._open.discard(id_text)
+            sink(answer)
+
+        self._open.add(id_text)
         self._desk.admit(
             Call(
                 id_text=id_text,
@@ -327,9 +384,39 @@ class Session:
                 line=line,
                 wait_ms=_wait_ms(name, params.get("arguments")),
                 progress_token=_progress_token(params.get("_meta")),
-                sink=sink,
+                sink=answered,
             )
         )
+
+
+def complete(id_text: str, answer: bytes) -> bytes:
+    """Return the answer as its client wants it where the request named its version: a result says that it is whole.
+
+    An error is the same in both eras.
+    """
+    head = b'{"jsonrpc":"2.0","id":%b,"result":{' % id_text.encode()
+    if not answer.startswith(head):
+        return answer
+    return b"%b%b%b" % (head, answers.MODERN_HEAD, answer[len(head) :])
+
+
+def _unfit(id_text: str, params: Any) -> bytes | None:
+    """Return the error about what a request says of itself in its `_meta`, or None where it can be served."""
+    if not wire.names_version(params):
+        problem = f"params._meta must hold {wire.VERSION_KEY} and {wire.CAPABILITIES_KEY}"
+        return wire.failure(id_text, wire.INVALID_PARAMS, problem)
+    meta = params["_meta"]
+    version = meta[wire.VERSION_KEY]
+    if not isinstance(version, str):
+        return wire.failure(id_text, wire.INVALID_PARAMS, f"{wire.VERSION_KEY} must be a string")
+    if version not in answers.MODERN_VERSIONS:
+        supported = ",".join(f'"{known}"' for known in answers.MODERN_VERSIONS)
+        data = f'{{"supported":[{supported}],"requested":{wire.quote(version[:VERSION_CHARS_MAX])}}}'
+        problem = "unsupported protocol version; earlier ones begin with initialize"
+        return wire.failure(id_text, wire.UNSUPPORTED_VERSION, problem, data=data)
+    if not isinstance(meta.get(wire.CAPABILITIES_KEY), dict):
+        return wire.failure(id_text, wire.INVALID_PARAMS, f"{wire.CAPABILITIES_KEY} must be an object")
+    return None
 
 
 def _echo(message: Any) -> str:

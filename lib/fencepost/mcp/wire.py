@@ -1,4 +1,4 @@
-"""JSON-RPC lines: read one, and write one without a JSON library.
+"""JSON-RPC lines: read one, tell its era, and write one without a JSON library.
 
 Imports next to nothing, because the stdio shim pays for it at every start. The C scanner is private to CPython; where
 it is missing, the public library takes its place.
@@ -16,7 +16,12 @@ PARSE_ERROR: Final = -32700
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
 INVALID_PARAMS: Final = -32602
-NOT_READY: Final = -32000
+HEADER_MISMATCH: Final = -32020
+UNSUPPORTED_VERSION: Final = -32022
+
+# The fields of `_meta` that make a request speak for itself, from 2026-07-28 on.
+VERSION_KEY: Final = "io.modelcontextprotocol/protocolVersion"
+CAPABILITIES_KEY: Final = "io.modelcontextprotocol/clientCapabilities"
 
 # What JSON counts as white space.
 SPACE: Final = " \t\r\n"
@@ -79,14 +84,21 @@ def decode(line: bytes) -> Any:
     return value
 
 
+def names_version(params: Any) -> bool:
+    """Tell whether these params name the version of the protocol: their request is of the era without a handshake."""
+    meta = params.get("_meta") if isinstance(params, dict) else None
+    return isinstance(meta, dict) and VERSION_KEY in meta
+
+
 def result(id_text: str, body: bytes) -> bytes:
     """Return the line, without its end, that answers a request with `body`, a JSON object."""
     return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id_text.encode(), body)
 
 
-def failure(id_text: str, code: int, message: str) -> bytes:
-    """Return the line, without its end, that answers a request with a protocol error."""
-    text = f'{{"jsonrpc":"2.0","id":{id_text},"error":{{"code":{code},"message":{quote(message)}}}}}'
+def failure(id_text: str, code: int, message: str, *, data: str = "") -> bytes:
+    """Return the line, without its end, that answers a request with a protocol error; `data` is JSON text."""
+    more = f',"data":{data}' if data else ""
+    text = f'{{"jsonrpc":"2.0","id":{id_text},"error":{{"code":{code},"message":{quote(message)}{more}}}}}'
     return text.encode()
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from fencepost.mcp.registry import INSTRUCTIONS
-from fencepost_testing.agents import World
+from fencepost_testing.agents import World, use_every_tool
 
 
 @pytest.mark.requirement("e2e.official-client")
@@ -56,6 +56,17 @@ async def test_information_a_request_and_its_reply_go_through(world: World) -> N
 
         assert (await bob.call("receive_messages", ack_cursor=page["ack_cursor"]))["messages"] == []
         assert (await bob.call("wait_agent", timeout_ms=0))["timed_out"] is True
+
+
+@pytest.mark.requirement("e2e.official-client-in-both-eras")
+@pytest.mark.parametrize("mode", ["2026-07-28", "auto"])
+async def test_the_official_client_uses_every_tool_without_a_handshake(world: World, mode: str) -> None:
+    async with world.both(mode=mode) as (ann, bob):
+        assert ann.client.protocol_version == "2026-07-28"
+        if mode == "auto":
+            assert ann.client.instructions == INSTRUCTIONS
+            assert ann.client.server_info.name == "fencepost"
+        await use_every_tool(ann, bob)
 
 
 @pytest.mark.requirement("edge.presence-is-honest")

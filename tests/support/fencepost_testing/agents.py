@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator
@@ -56,6 +57,26 @@ class Agent:
         return messages
 
 
+async def use_every_tool(ann: Agent, bob: Agent) -> None:
+    """Ann and bob list, find and use all seven tools, each for what it is there for."""
+    tools = [tool.name for tool in (await ann.client.list_tools()).tools]
+    assert len(tools) == 7
+    waiting = asyncio.create_task(bob.call("wait_agent"))
+    sent = await ann.call("send_message", target="bob", message="the build is green")
+    assert (await waiting)["wake_reason"] == "activity"
+    asked = await ann.call("followup_task", target=bob.known.agent_id, message="review it")
+    page = await bob.call("receive_messages")
+    assert page["messages"][0]["interaction_id"] == sent["interaction_id"]
+    assert page["messages"][1]["request_id"] == asked["request_id"]
+    answered = await bob.call("reply", request_id=asked["request_id"], status="done", message="two remarks")
+    assert (await bob.call("receive_messages", ack_cursor=page["ack_cursor"]))["messages"] == []
+    assert [message["interaction_id"] for message in await ann.inbox()] == [answered["interaction_id"]]
+    assert (await ann.refused("interrupt_agent", target="bob"))["code"] == "unsupported_capability"
+    listed = await bob.call("list_agents")
+    assert [agent["name"] for agent in listed["agents"]] == ["ann", "bob"]
+    assert (await bob.refused("send_message", target="nobody", message="x"))["code"] == "not_found"
+
+
 @dataclass(frozen=True, kw_only=True)
 class World:
     """Services and the agents of one project."""
@@ -74,19 +95,19 @@ class World:
         return {"FENCEPOST_HOME": self.services.home.text, "FENCEPOST_SESSION_ID": known.agent_id}
 
     @asynccontextmanager
-    async def agent(self, known: KnownAgent, **variables: str) -> AsyncIterator[Agent]:
-        """The agent, behind the official client in its handshake mode."""
+    async def agent(self, known: KnownAgent, *, mode: str = "legacy", **variables: str) -> AsyncIterator[Agent]:
+        """The agent, behind the official client: in its handshake mode, or speaking a version, or finding out."""
         server = StdioServerParameters(
             command=sys.executable,
             args=["-P", "-m", "fencepost.mcp.shim"],
             env={**self.variables(known), **variables},
         )
-        async with Client(server, mode="legacy", read_timeout_seconds=ANSWER_S_MAX) as client:
+        async with Client(server, mode=mode, read_timeout_seconds=ANSWER_S_MAX) as client:
             yield Agent(known, client)
 
     @asynccontextmanager
-    async def both(self) -> AsyncIterator[tuple[Agent, Agent]]:
-        async with self.agent(self.ann) as ann, self.agent(self.bob) as bob:
+    async def both(self, *, mode: str = "legacy") -> AsyncIterator[tuple[Agent, Agent]]:
+        async with self.agent(self.ann, mode=mode) as ann, self.agent(self.bob, mode=mode) as bob:
             yield ann, bob
 
     @asynccontextmanager

@@ -14,9 +14,11 @@ LINE_BYTES_MAX = 8 * 1024 * 1024
 NONCE = "0123456789abcdef" * 2
 
 
-def call_line(name: str, arguments: object = None, *, identity: object = 1) -> bytes:
+def call_line(name: str, arguments: object = None, *, identity: object = 1, meta: object = None) -> bytes:
     """A tools/call as a client writes it."""
-    params = {"name": name, "arguments": {} if arguments is None else arguments}
+    params: dict[str, Any] = {"name": name, "arguments": {} if arguments is None else arguments}
+    if meta is not None:
+        params["_meta"] = meta
     return json.dumps({"jsonrpc": "2.0", "id": identity, "method": "tools/call", "params": params}).encode()
 
 
@@ -59,10 +61,17 @@ class EdgeClient:
         return greeting
 
     def begin(
-        self, number: int, name: str, arguments: object = None, *, how: str = "", identity: object = None
+        self,
+        number: int,
+        name: str,
+        arguments: object = None,
+        *,
+        how: str = "",
+        identity: object = None,
+        meta: object = None,
     ) -> None:
         """Send a call, or with `how` another frame about it."""
-        line = call_line(name, arguments, identity=number if identity is None else identity)
+        line = call_line(name, arguments, identity=number if identity is None else identity, meta=meta)
         self.write(f"{number} {how}{' ' if how else ''}".encode() + line + b"\n")
 
     async def raw(self, number: int) -> bytes:

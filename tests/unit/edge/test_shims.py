@@ -68,6 +68,23 @@ async def test_a_call_carries_the_agents_own_token_and_a_key_of_connection_and_i
     assert fake.requests[-1].idempotency_key == f'mcp-{NONCE}:"1"'
 
 
+@pytest.mark.requirement("mcp.modern-ids-are-free-again")
+async def test_a_call_that_names_its_version_has_a_key_of_its_own_number_whatever_its_id(
+    edge: EdgeClient, fake: FakeMailbox
+) -> None:
+    meta = {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}
+    for number in (1, 2):
+        edge.begin(number, "send_message", {"target": "bob", "message": "hello"}, identity=7, meta=meta)
+        assert (await edge.answer(number))["result"]["structuredContent"]["duplicate"] is False
+        assert fake.requests[-1].idempotency_key == f"mcp-{NONCE}:#{number}"
+    # Settled under the same number, it is the same call.
+    edge.begin(
+        1, "send_message", {"target": "bob", "message": "hello"}, how=f"settle {fake.epoch}", identity=7, meta=meta
+    )
+    assert (await edge.answer(1))["result"]["isError"] is False
+    assert fake.requests[-1].send.idempotency_key == f"mcp-{NONCE}:#1"
+
+
 @pytest.mark.requirement("edge.receipts")
 async def test_requests_and_replies_have_their_own_receipts(edge: EdgeClient) -> None:
     request = (await edge.call(1, "followup_task", SEND))["structuredContent"]

@@ -123,8 +123,8 @@ def test_a_second_initialize_is_refused(client: Client) -> None:
 def test_tools_wait_for_both_halves_of_the_handshake_and_ping_for_none(fresh: Client) -> None:
     def only_ping_works() -> None:
         assert fresh.ask("ping")["result"] == {}
-        assert fresh.code("tools/list") == -32000
-        assert fresh.say(call())[0]["error"]["code"] == -32000
+        assert fresh.code("tools/list") == -32602
+        assert fresh.say(call())[0]["error"]["code"] == -32602
 
     only_ping_works()
     fresh.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
@@ -137,7 +137,7 @@ def test_tools_wait_for_both_halves_of_the_handshake_and_ping_for_none(fresh: Cl
 
 
 @pytest.mark.requirement("mcp.protocol-errors")
-@pytest.mark.parametrize("method", ["server/discover", "resources/list", "tools/callx", "", "logging/setLevel"])
+@pytest.mark.parametrize("method", ["resources/list", "tools/callx", "", "logging/setLevel", "subscriptions/listen"])
 def test_an_unknown_method_is_told_as_such_before_and_after_the_handshake(method: str) -> None:
     assert Client().code(method) == -32601
     assert greeted().code(method) == -32601
@@ -243,7 +243,7 @@ def test_a_client_that_counts_costs_one_entry_and_a_full_memory_refuses_clearly(
     client.ask("initialize", INITIALIZE, "i")
     client.say({"jsonrpc": "2.0", "method": "notifications/initialized"})
     answer = client.ask("tools/call", {"name": "list_agents"}, "b")
-    assert answer["error"]["code"] == -32000
+    assert answer["error"]["code"] == -32600
     assert "start the server again" in answer["error"]["message"]
     assert client.calls == []
 

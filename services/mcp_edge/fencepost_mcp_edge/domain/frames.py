@@ -139,6 +139,14 @@ class Request:
     id_text: str
     params: dict[str, Any]
 
+    @property
+    def key_part(self) -> str | None:
+        """What tells its key from the keys of its shim's other calls; None where the number of the call does.
+
+        A request that names its version may use an id again that has been answered.
+        """
+        return None if wire.names_version(self.params) else self.id_text
+
 
 def parse_request(line: bytes) -> Request | None:
     """Return the call in a frame, or None where it is too deeply nested to be read here, if not by the shim.

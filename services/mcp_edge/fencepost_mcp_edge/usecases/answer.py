@@ -38,7 +38,7 @@ async def answer_ask(caller: Caller, ask: Ask, request: Request, *, page_bytes_m
         )
         return await READINGS[checked.tool.name].ask(asking)
 
-    return await _answered(caller, request, perform)
+    return await _answered(caller, ask.number, request, perform)
 
 
 async def answer_settle(caller: Caller, settle: Settle, request: Request) -> bytes:
@@ -48,7 +48,7 @@ async def answer_settle(caller: Caller, settle: Settle, request: Request) -> byt
         row = MUTATIONS[checked.tool.name]
         return await _settle(caller, row, row.to_request(checked.arguments, key), settle.epoch)
 
-    return await _answered(caller, request, perform)
+    return await _answered(caller, settle.number, request, perform)
 
 
 async def _write(caller: Caller, row: Mutation, request: Any) -> Payload:
@@ -86,12 +86,12 @@ async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Pa
 
 
 async def _answered(
-    caller: Caller, request: Request, perform: Callable[[registry.Checked, str], Awaitable[Payload]]
+    caller: Caller, number: int, request: Request, perform: Callable[[registry.Checked, str], Awaitable[Payload]]
 ) -> bytes:
     verdict = registry.examine(request.params)
     if isinstance(verdict, registry.Malformed):
         return verdict.line(request.id_text)
-    key = caller.key(request.id_text)
+    key = caller.key(number, request)
     if key is None:
         return wire.failure(request.id_text, wire.INVALID_REQUEST, _KEY_TOO_LONG)
     mutation = verdict.tool.lost is registry.Lost.SETTLE

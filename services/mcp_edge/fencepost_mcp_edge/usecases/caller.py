@@ -8,7 +8,7 @@ from typing import Final
 
 from fencepost.client import Budgets, Channels, Identity, Mailbox, Sessions
 from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
-from fencepost_mcp_edge.domain.frames import Hello
+from fencepost_mcp_edge.domain.frames import Hello, Request
 
 KEY_BYTES_MAX: Final = 256
 # A restart of a service fits into each; their sum stays below EDGE_CALL_MS_MAX.
@@ -41,9 +41,13 @@ class Caller:
         """The store's epoch, or empty where it has not been learned since the last loss."""
         return self._channels.epochs.get(MAILBOX, "")
 
-    def key(self, id_text: str) -> str | None:
-        """Return the idempotency key of the call with this id, or None where it would be too long."""
-        key = f"mcp-{self._hello.nonce}:{id_text}"
+    def key(self, number: int, request: Request) -> str | None:
+        """Return the idempotency key of a call, the same whenever it is asked about; None where it would be too long.
+
+        No id looks like the number of a call: as JSON it begins with a digit, a minus or a quote.
+        """
+        part = request.key_part
+        key = f"mcp-{self._hello.nonce}:#{number}" if part is None else f"mcp-{self._hello.nonce}:{part}"
         return key if len(key) <= KEY_BYTES_MAX else None
 
     async def confirm(self) -> None:
