@@ -60,7 +60,7 @@ class Identity:
             Refused: neither is set, both are and disagree, or what is set cannot be used. Nothing was created.
         """
         named, session = env.get(CREDENTIAL_VARIABLE, ""), env.get(SESSION_VARIABLE, "").lower()
-        generation = _expected_generation(env.get(GENERATION_VARIABLE, ""))
+        generation = expected_generation(env.get(GENERATION_VARIABLE, ""))
         if not named and not session:
             raise Refused(
                 "missing_managed_sender",
@@ -85,7 +85,8 @@ class Identity:
         return cls(token=token, agent_id=None, generation=generation)
 
 
-def _expected_generation(text: str) -> int | None:
+def expected_generation(text: str) -> int | None:
+    """Return the generation that the environment expects, or None where it names none."""
     if not text:
         return None
     if not (text.isascii() and text.isdigit() and len(text) <= 18 and int(text) >= 1):
@@ -101,9 +102,10 @@ def new_nonce() -> str:
 class Link:
     """One connection at a time to the edge that the home's run folder names; sought only while a call wants it."""
 
-    def __init__(self, *, home: Home, identity: Identity, calls: Calls, nonce: str) -> None:
+    def __init__(self, *, home: Home, identity: Identity | None, calls: Calls, nonce: str) -> None:
         self._home: Final = home
-        self._identity: Final = identity
+        # None only in a link that learns it at the first call; it is known before anything connects.
+        self._identity = identity
         self._calls: Final = calls
         self._nonce: Final = nonce
         self._socket: _socket.socket | None = None
@@ -208,6 +210,7 @@ class Link:
         self._calls.unreachable()
 
     def _hello(self) -> bytes:
+        assert self._identity is not None
         parts = [
             f'"fencepost":{PROTOCOL}',
             f'"shim":{wire.quote(answers.VERSION)}',

@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from fencepost.mcp.arguments import Asked
     from fencepost.mcp.session import Call
 
 # A sender that is named but does not exist is as little managed as one that is not named.
@@ -22,15 +23,21 @@ _NO_SENDER = ("missing_managed_sender", "credential_missing")
 
 
 def open_link(
-    call: Call, *, emit: Callable[[bytes], None], env: Mapping[str, str] | None = None
+    call: Call, *, emit: Callable[[bytes], None], env: Mapping[str, str] | None = None, asked: Asked | None = None
 ) -> tuple[Calls, Link] | None:
-    """Return the table of calls and the connection, for the agent that the environment names; or answer the call.
+    """Return the table of calls and the connection, for the agent that `asked` or the environment names.
 
-    The token is read here, once: a later life's credential is not picked up by this process.
+    Where neither can be used the call is answered. The token is read here, or once `asked` is resolved, and only once:
+    a later life's credential is not picked up by this process.
     """
     env = os.environ if env is None else env
     try:
         home = Home.from_environment(env)
+        if asked is not None:
+            from fencepost.mcp.naming import NamedCalls, NamedLink  # noqa: PLC0415 (the environment names most agents)
+
+            named = NamedCalls(emit=emit, examine=examine)
+            return named, NamedLink(home=home, asked=asked, calls=named, nonce=new_nonce(), env=env)
         identity = Identity.from_environment(home, env)
     except Refused as refused:
         # Wrong arguments are told first: they stay wrong when the identity is put right.

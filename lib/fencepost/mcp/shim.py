@@ -22,6 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
+    from fencepost.mcp.arguments import Asked
     from fencepost.mcp.calls import Calls
     from fencepost.mcp.link import Link
     from fencepost.mcp.session import Call
@@ -36,16 +37,18 @@ EXIT_MS_MAX: Final = 6_000
 _NOT_NOW: Final = (EAGAIN, EINTR)
 _CLOSED: Final = POLLERR | POLLHUP | POLLNVAL
 _USAGE: Final = (
-    "usage: fencepost-mcp [--version]\n\n"
+    "usage: fencepost-mcp [--version] [--agent NAME [--project DIR]]\n\n"
     "MCP server on standard input and output; agent programs start it. Its environment names the home and the agent:\n"
-    "FENCEPOST_HOME and FENCEPOST_SESSION_ID, or FENCEPOST_CREDENTIAL_FILE.\n"
+    "FENCEPOST_HOME and FENCEPOST_SESSION_ID, or FENCEPOST_CREDENTIAL_FILE. Or --agent does: the agent of that name\n"
+    "in the project of DIR (default: the working directory), created at the first tool call where there is none.\n"
 )
 
 
 class Shim:
     """One client on two descriptors, and the calls that it has in progress."""
 
-    def __init__(self, *, source: int, target: int) -> None:
+    def __init__(self, *, source: int, target: int, asked: Asked | None = None) -> None:
+        self._asked: Final = asked
         self._source: Final = source
         self._target: Final = target
         self._session: Final = Session(emit=self._emit, desk=self)
@@ -69,7 +72,7 @@ class Shim:
                 # An agent that never calls a tool pays for none of it.
                 from fencepost.mcp import offline  # noqa: PLC0415
 
-                opened = offline.open_link(call, emit=self._emit)
+                opened = offline.open_link(call, emit=self._emit, asked=self._asked)
             except Exception as error:  # noqa: BLE001 - most likely the installation was replaced while this ran
                 call.sink(_broken(call, error))
                 return
@@ -263,14 +266,22 @@ def main(argv: list[str] | None = None) -> int:
 
         sys.stdout.write(f"fencepost-mcp {__version__}\n")
         return 0
-    if arguments not in ([], ["mcp", "serve"]):
-        sys.stderr.write(_USAGE)
-        return 2
-    return serve()
+    if arguments[:2] == ["mcp", "serve"]:
+        arguments = arguments[2:]
+    asked = None
+    if arguments:
+        from fencepost.mcp.arguments import parse  # noqa: PLC0415 (see the module's docstring)
+
+        try:
+            asked = parse(arguments)
+        except ValueError as error:
+            sys.stderr.write(f"fencepost-mcp: {error}\n{_USAGE}")
+            return 2
+    return serve(asked)
 
 
-def serve() -> int:
-    """Serve standard input and output until the end. Returns the exit status."""
+def serve(asked: Asked | None = None) -> int:
+    """Serve standard input and output until the end, for `asked` or the environment's agent. Returns the status."""
     if not posix.isatty(0):
         # A Ctrl-C at the agent program's terminal reaches the whole group; the program decides, by closing the input.
         # A person who tries the server out at a terminal can still stop it. The public module is slow to load.
@@ -284,7 +295,7 @@ def serve() -> int:
         # There is no output to answer on.
         return 1
     try:
-        return Shim(source=0, target=1).run()
+        return Shim(source=0, target=1, asked=asked).run()
     finally:
         posix.set_blocking(1, blocking)
 
