@@ -319,9 +319,12 @@ class GroupCommit(Generic[Tx]):
         loop.call_soon_threadsafe(opened.set_result, None)
         try:
             while (batch := self._handover.get()) is not None:
-                self._run(writer, batch)
-                if faults.ARMED:
-                    faults.hit(self._points["answer.before"])
+                try:
+                    self._run(writer, batch)
+                    if faults.ARMED:
+                        faults.hit(self._points["answer.before"])
+                except BaseException as error:  # noqa: BLE001 - a writer that ended in silence would leave all waiting
+                    self._outcome_unknown(batch, batch.entries, error)
                 # The callback is bound to this batch: a closure over the loop variable would answer another one's
                 # callers.
                 with contextlib.suppress(RuntimeError):  # the loop is closed: nobody is left to answer
@@ -356,6 +359,15 @@ class GroupCommit(Generic[Tx]):
                     return
 
     @staticmethod
+    def _outcome_unknown(batch: _Batch, entries: Sequence[_Entry], cause: BaseException) -> None:
+        """Say of what has no answer of its own that nobody knows, and that the writer stops for good."""
+        for entry in entries:
+            if entry.error is None:
+                entry.error = OutcomeUnknown("the store failed while this was being committed")
+                entry.error.__cause__ = cause
+        batch.fatal = cause
+
+    @staticmethod
     def _fail_rest(entries: Sequence[_Entry], cause: BaseException) -> None:
         for entry in entries:
             entry.error = NotCommitted("the store stopped before this operation began")
@@ -384,11 +396,7 @@ class GroupCommit(Generic[Tx]):
             if writer.commit_failed_cleanly(error):
                 self._undo(writer, entries, error)
                 return False
-            for entry in entries:
-                if entry.error is None:
-                    entry.error = OutcomeUnknown("the disk failed while this was being committed")
-                    entry.error.__cause__ = error
-            batch.fatal = error
+            self._outcome_unknown(batch, entries, error)
             return True
         if faults.ARMED:
             faults.hit(self._points["commit.after"])

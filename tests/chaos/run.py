@@ -44,6 +44,9 @@ from fencepost_testing.processes import dying_with_us, environment  # noqa: E402
 ROOT: Final = HERE.parents[1]
 AGENTS: Final = ("ann", "bob", "cy", "dee", "eve", "fay", "gus", "hal")
 OVER_MCP: Final = frozenset({"gus", "hal"})
+# Gives up on answers that are only slow, and settles while its call may still be on its way.
+IMPATIENT: Final = "fay"
+IMPATIENT_CALL_MS: Final = 25
 CLAIMABLE: Final = ("ann", "bob")
 VICTIMS: Final = ("vic", "wim")
 SECONDS_BASE: Final = 120
@@ -205,6 +208,7 @@ class Run:
             claimable=claimable,
             victims=victims,
             project_id=self.project_id,
+            call_ms=IMPATIENT_CALL_MS if name == IMPATIENT else 0,
         )
         given = filter(None, (os.environ.get("PYTHONPATH", ""),))
         paths = os.pathsep.join((str(HERE), str(HERE.parent / "support"), *given))

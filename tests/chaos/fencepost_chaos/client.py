@@ -19,7 +19,7 @@ from fencepost_chaos.history import Log
 from fencepost_chaos.hosts import Dispatcher, Operator
 from fencepost_chaos.workload import Agent, Peer
 
-from fencepost.client import Channels
+from fencepost.client import Budgets, Channels
 from fencepost.home import Home, read_credential
 
 LOOK_PAUSE_S: Final = 0.5
@@ -40,6 +40,8 @@ class Configuration:
     claimable: tuple[Peer, ...] = ()
     victims: tuple[Peer, ...] = ()
     project_id: str = ""
+    # How long it gives the mailbox to answer a call; 0 for as long as the library does.
+    call_ms: int = 0
 
     def text(self) -> str:
         """Return it as an argument."""
@@ -140,7 +142,8 @@ def _agent(configuration: Configuration, face: GrpcFace | ShimFace) -> Agent:
 
 async def _grpc_face(configuration: Configuration, own: Peer, channels: Channels, log: Log) -> GrpcFace:
     token = read_credential(channels.home.agent_credential(own.agent_id))
-    mailbox = RecordedMailbox(channels, token, client=configuration.name, log=log)
+    budgets = Budgets(call_ms=configuration.call_ms) if configuration.call_ms else None
+    mailbox = RecordedMailbox(channels, token, client=configuration.name, log=log, budgets=budgets)
     face = GrpcFace(client=configuration.name, agent=own.agent_id, mailbox=mailbox, log=log, seed=configuration.seed)
     await face.open()
     return face

@@ -31,7 +31,7 @@ from fencepost_chaos.history import (
     now_ns,
 )
 
-from fencepost.client import Channels, Mailbox, Sessions
+from fencepost.client import Budgets, Channels, Mailbox, Sessions
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain, refusal_detail
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
@@ -93,9 +93,10 @@ def timed(
             try:
                 return await call(*args, **kwargs)
             except grpc.aio.AioRpcError as error:
-                gone = refusal_detail(error) is None
-                if gone:
+                if refusal_detail(error) is None:
                     lost()
+                    # One that ran out of time says nothing about the service's end.
+                    gone = error.code() is not grpc.StatusCode.DEADLINE_EXCEEDED
                 raise
             finally:
                 parked = method in _PARKED or (method == "Receive" and request.timeout_ms > 0)
@@ -119,8 +120,10 @@ def timed(
 class RecordedMailbox(Mailbox):
     """The library's mailbox, whose calls on the wire and settlements are written down. It changes nothing of either."""
 
-    def __init__(self, channels: Channels, token: str, *, client: str, log: Log) -> None:
-        super().__init__(channels, token)
+    def __init__(
+        self, channels: Channels, token: str, *, client: str, log: Log, budgets: Budgets | None = None
+    ) -> None:
+        super().__init__(channels, token, budgets=budgets)
         self._client = client
         self._log = log
         self.losses = 0
@@ -185,7 +188,11 @@ class GrpcFace:
 
     async def open(self) -> None:
         """Learn the store's epoch, by which an unknown is settled however long it lasts."""
-        self._epoch = (await self._mailbox.describe()).epoch
+        while not self._epoch:
+            try:
+                self._epoch = (await self._mailbox.describe()).epoch
+            except NotWritten:
+                await asyncio.sleep(AGAIN_PAUSE_S)
 
     def _request(self, op: Op) -> Any:
         if op.call is Call.REPLY:

@@ -165,6 +165,7 @@ class Rpc:
     method: str
     began_ns: int
     ended_ns: int
+    # The connection went before the answer came.
     lost: bool = False
     # A parked wait: open nearly always, so that it says little about a kill.
     parked: bool = False

@@ -11,9 +11,11 @@ from typing import Final
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
 
 # After a restart, how long a service lives until it is killed at a random moment.
-LIFE_MS: Final = (100, 2_500)
-# At which hit of a point its process dies. Low numbers also fall into the start of the process.
+LIFE_MS: Final = (100, 3_500)
+# At which hit of a point its process dies; now and then so early that it falls into the start of the process.
 TURN_MAX: Final = MappingProxyType({MAILBOX: 60, SESSIONS: 5, MCP_EDGE: 8})
+EARLY_TURN_MAX: Final = 2
+EARLY_SHARE: Final = 0.15
 # How the random kills are shared out.
 WEIGHTS: Final = MappingProxyType({MAILBOX: 5, SESSIONS: 2, MCP_EDGE: 3})
 # Reached only by a process that starts while somebody waits to learn of a call that its predecessor lost.
@@ -69,7 +71,10 @@ def _at_random(dice: random.Random, service: str) -> Planned:
 
 
 def _at_point(dice: random.Random, service: str, point: str) -> Planned:
-    turn = 1 if point == NEEDS_A_LOSS else dice.randint(1, TURN_MAX[service])
+    early = dice.random() < EARLY_SHARE
+    turn = dice.randint(1, EARLY_TURN_MAX if early else TURN_MAX[service])
+    if point == NEEDS_A_LOSS:
+        turn = 1
     return Planned(service=service, point=point, turn=turn)
 
 

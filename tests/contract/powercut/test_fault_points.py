@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -11,13 +13,18 @@ from typing import Final
 
 import pytest
 from fencepost_powercut import victim
-from fencepost_powercut.workload import AGENTS, reopened
+from fencepost_powercut.recording import Recording
+from fencepost_powercut.workload import AGENTS, Script, reopened
 
-from fencepost_mailbox.domain.values import Operation
+from fencepost_kit import faults
+from fencepost_kit.groupcommit import OutcomeUnknown
+from fencepost_mailbox.domain.refusals import StorageError
+from fencepost_mailbox.domain.values import Kind, Operation
 from fencepost_mailbox.store.sqlite import SqliteStore
 
 TOLD: Final = 5
 VICTIM_S_MAX: Final = 30.0
+WAIT_S_MAX: Final = 5.0
 
 
 async def keys_of(path: Path, count: int) -> list[int]:
@@ -61,3 +68,20 @@ async def test_a_kill_at_a_point_of_the_commit_leaves_what_that_point_promises(
     assert done.stdout.split() == [str(number) for number in range(TOLD)]
     await reopened(path)
     assert await keys_of(path, TOLD + 2) == list(range(TOLD + written))
+
+
+@pytest.mark.parametrize("point", ["mailbox.commit.after", "mailbox.answer.before"])
+async def test_a_writer_that_fails_where_nobody_expects_it_leaves_no_caller_waiting(point: str, tmp_path: Path) -> None:
+    told: list[BaseException] = []
+    script = Script(tmp_path / "mailbox.db", Recording(), connect=sqlite3.connect, on_fatal=told.append)
+    async with script.open():
+        faults.arm(f"{point}=error@1")
+        try:
+            async with asyncio.timeout(WAIT_S_MAX):
+                with pytest.raises(OutcomeUnknown):
+                    await script.send(0, 1, Kind.INFORMATION)
+                with pytest.raises(StorageError):
+                    await script.send(0, 1, Kind.INFORMATION)
+        finally:
+            faults.arm("")
+    assert [type(cause) for cause in told] == [faults.InjectedFault]

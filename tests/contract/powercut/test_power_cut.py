@@ -24,9 +24,9 @@ DATABASE: Final = "mailbox.db"
 ROUNDS: Final = 16
 # Few pages between checkpoints, so that a short script goes through many of them and through restarts of the log.
 CHECKPOINT_PAGES: Final = 100
-CUTS: Final = 240
+CUTS: Final = 300
 CUTS_OF_THE_WEAK: Final = 20
-OPENED_MIN: Final = 250
+OPENED_MIN: Final = 300
 STATES_MIN: Final = 100
 
 

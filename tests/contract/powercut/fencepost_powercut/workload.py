@@ -91,10 +91,18 @@ class _Signals:
 class Script:
     """Runs against a store and remembers each state that was told to be durable."""
 
-    def __init__(self, path: Path, recording: Recording, *, connect: Callable[..., Any]) -> None:
+    def __init__(
+        self,
+        path: Path,
+        recording: Recording,
+        *,
+        connect: Callable[..., Any],
+        on_fatal: Callable[[BaseException], None] | None = None,
+    ) -> None:
         self._recording = recording
         self._path = path
         self._connect = connect
+        self._on_fatal = on_fatal or self._failed
         self._observer: Any = None
         self.states: list[str] = []
         self._random = random.Random("powercut")
@@ -121,7 +129,7 @@ class Script:
     @contextlib.asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Have the store open for the length of the block."""
-        store = SqliteStore(self._path, on_commit=self._told, on_fatal=self._failed)
+        store = SqliteStore(self._path, on_commit=self._told, on_fatal=self._on_fatal)
         await store.start()
         self._observer = self._connect(self._path)
         self._store = store
