@@ -14,6 +14,7 @@ from fencepost.cli import exits, screen
 from fencepost.cli.agents import agents
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
+from fencepost.cli.release import release
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
@@ -37,6 +38,7 @@ app = typer.Typer(
 app.command("up")(up)
 app.command("down")(down)
 app.command("status")(status)
+agents.command("release")(release)
 app.add_typer(agents, name="agent")
 app.add_typer(messages, name="message")
 app.command("why")(why)

@@ -116,13 +116,6 @@ class NamedLink(Link):
             if now >= self._child_due_s:
                 self._fail(_unanswered(f"did not answer within {TAKE_MS_MAX} ms"))
             return
-        if self._named_calls.over is not None:
-            super().step()
-            if not self._calls:
-                self.drop()
-                if self._hold is not None:
-                    self._hold.let_go()
-            return
         if self._identity is None:
             if self._calls.wants_edge:
                 self._start()
@@ -130,6 +123,10 @@ class NamedLink(Link):
         if now >= self._look_s:
             self.look()
         super().step()
+        if self._named_calls.over is not None and not self._calls:
+            self.drop()
+            if self._hold is not None:
+                self._hold.let_go()
 
     def readable(self) -> None:
         """Take what the child or the edge sent."""
