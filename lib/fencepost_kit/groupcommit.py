@@ -23,6 +23,7 @@ import asyncio
 import contextlib
 import queue
 import threading
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
@@ -181,6 +182,13 @@ class GroupCommit(Generic[Tx]):
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.counters = Counters()
+        # Told the seconds of every COMMIT, on the writer thread.
+        self.observe_commit: Callable[[float], None] | None = None
+
+    @property
+    def waiting(self) -> int:
+        """Operations that wait for the next batch."""
+        return len(self._pending)
 
     async def start(self) -> None:
         """Open the writer on its thread.
@@ -390,6 +398,7 @@ class GroupCommit(Generic[Tx]):
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was committed
             self._undo(writer, entries, error)
             return False
+        began = time.perf_counter()
         try:
             writer.commit()
         except Exception as error:  # noqa: BLE001 - classified below
@@ -398,6 +407,8 @@ class GroupCommit(Generic[Tx]):
                 return False
             self._outcome_unknown(batch, entries, error)
             return True
+        if self.observe_commit is not None:
+            self.observe_commit(time.perf_counter() - began)
         if faults.ARMED:
             faults.hit(self._points["commit.after"])
         return True

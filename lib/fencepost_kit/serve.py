@@ -28,10 +28,12 @@ from grpc_health.v1 import health_pb2_grpc
 from fencepost.errors import Refused
 from fencepost.home import Home
 from fencepost_kit import faults, logs
+from fencepost_kit.exposition import Exposition
 from fencepost_kit.files import HomeRefused, OwnerLock, home_refusals, write_private
 from fencepost_kit.guard import Gate
 from fencepost_kit.health import Health
 from fencepost_kit.launch import PARENT_VARIABLE
+from fencepost_kit.metrics import gauge, new_registry
 from fencepost_kit.reflection import Reflection
 from fencepost_kit.refusal import Refusal, StartRefused
 
@@ -75,7 +77,7 @@ class SocketInUse(StartRefused):
 class ServeSettings:
     """Where and how long: the home, the service's name in it, its gRPC service names, and the time for a drain.
 
-    `reflection`: whether tools may ask which services and messages there are.
+    `reflection`: whether tools may ask which services and messages there are. `metrics_port`: on 127.0.0.1; 0: none.
     """
 
     home: Home
@@ -83,6 +85,7 @@ class ServeSettings:
     full_names: tuple[str, ...] = ()
     drain_ms: int = DRAIN_MS
     reflection: bool = True
+    metrics_port: int = 0
 
     def __post_init__(self) -> None:
         if not 0 <= self.drain_ms <= DRAIN_MS_MAX:
@@ -94,12 +97,14 @@ class Server:
 
     Add servicers to `grpc` (the grpc.aio server) before start(). `drain` is the service's own part of a stop: it ends
     parked waits and streams and finishes what was begun; it gets at most drain_ms. `gate` is for guarded(): it refuses
-    new calls during a drain, and counts the open ones. Create the server inside the running loop.
+    new calls during a drain, and counts the open ones. `registry` holds what is told where metrics_port is set. Create
+    the server inside the running loop.
     """
 
     def __init__(self, settings: ServeSettings, *, drain: Callable[[], Awaitable[None]] | None = None) -> None:
         self.grpc: Final = grpc.aio.server(options=SERVER_OPTIONS)
         self.gate: Final = Gate()
+        self.registry: Final = new_registry()
         self._settings = settings
         self._drain = drain
         self._health = Health(settings.full_names)
@@ -107,6 +112,7 @@ class Server:
         self._reflection = Reflection(settings.full_names) if settings.reflection else None
         if self._reflection is not None:
             self._reflection.add_to(self.grpc)
+        self._metrics = Exposition(self.registry, port=settings.metrics_port) if settings.metrics_port else None
         self._lock = OwnerLock(settings.home.lock(settings.service))
         self._bound: tuple[int, int] | None = None
         self._socket: Path | None = None
@@ -143,6 +149,9 @@ class Server:
             self._bind(path)
             await self.grpc.start()
             self._publish(home, service, path)
+        if self._metrics is not None:
+            gauge(self.registry, "fencepost_calls_open", "Calls in progress.", service=service, read=self._calls_open)
+            await self._metrics.start()
         _log.info("serving", socket=path, pid=os.getpid())
 
     def mark_ready(self) -> None:
@@ -172,8 +181,13 @@ class Server:
             await self._drained(deadline)
             await self.grpc.stop(max(0.0, deadline - loop.time()))
         finally:
+            if self._metrics is not None:
+                await self._metrics.stop()
             self._clear()
         _log.info("stopped")
+
+    def _calls_open(self) -> float:
+        return self.gate.open_calls
 
     async def _drained(self, deadline: float) -> None:
         try:

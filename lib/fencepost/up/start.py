@@ -10,7 +10,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +19,7 @@ from fencepost.home import Home
 from fencepost.up.control import status
 from fencepost.up.logfile import LOG_BYTES_MAX
 from fencepost.up.report import Overall
-from fencepost.up.settings import UP, UpSettings, read
+from fencepost.up.settings import UP, UpSettings, metrics_variables, read
 from fencepost.up.supervisor import Supervisor
 from fencepost.up.table import TABLE, Row, plan, table_to_json
 from fencepost_kit.files import Owner, OwnerLock, home_refusals, owner_of
@@ -47,6 +47,7 @@ def run(
         rows = plan(table, chosen=services, installed=_installed)
         with home_refusals(home):
             settings = read(home, table)
+            variables = metrics_variables(settings, home)
             home.check_socket_paths(tuple(row.name for row in rows))
             home.prepare()
             if detach:
@@ -59,7 +60,7 @@ def run(
         return EXIT_FAILED
     before = os.umask(0o077)
     try:
-        return asyncio.run(_foreground(home, rows, settings))
+        return asyncio.run(_foreground(home, rows, settings, variables))
     finally:
         os.umask(before)
         lock.release()
@@ -92,7 +93,7 @@ def _refuse_owned(home: Home, owner: Owner | None) -> None:
         )
 
 
-async def _foreground(home: Home, rows: Sequence[Row], settings: UpSettings) -> int:
+async def _foreground(home: Home, rows: Sequence[Row], settings: UpSettings, variables: Mapping[str, str]) -> int:
     stop, hurry = asyncio.Event(), asyncio.Event()
 
     def on_signal() -> None:
@@ -103,7 +104,7 @@ async def _foreground(home: Home, rows: Sequence[Row], settings: UpSettings) -> 
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal)
-    return await Supervisor(home, rows, settings, say=say).run(stop, hurry)
+    return await Supervisor(home, rows, settings, say=say, variables=variables).run(stop, hurry)
 
 
 def _detached(home: Home, services: Sequence[str] | None, table: Sequence[Row]) -> int:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Final
 
 from fencepost.home import Home
@@ -26,13 +27,23 @@ Say = Callable[[str], None]
 class Unit:
     """One service over all its lives."""
 
-    def __init__(self, row: Row, home: Home, settings: UpSettings, *, say: Say, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        row: Row,
+        home: Home,
+        settings: UpSettings,
+        *,
+        say: Say,
+        changed: Callable[[], None],
+        variables: Mapping[str, str],
+    ) -> None:
         self.row: Final = row
         self.ready: Final = asyncio.Event()
         self.problem = ""
         self.phase = Phase.WAITING
         self._home = home
         self._settings = settings
+        self._variables = variables
         self._say = say
         self._changed = changed
         self._since_ms = SYSTEM_CLOCK.now_ms()
@@ -99,7 +110,9 @@ class Unit:
     async def _live(self, hurry: asyncio.Event) -> policy.End:
         """Start the service, wait for its end or for stop(), and return how it ended."""
         try:
-            self._child = child = await Child.start(self.row.module, self._home, self._log)
+            self._child = child = await Child.start(
+                self.row.module, self._home, self._log, {**os.environ, **self._variables}
+            )
         except OSError as error:
             self._say(f"{self.row.name} cannot be started: {error.strerror}")
             return policy.End(code=os.EX_OSERR, ready_ms=None)
@@ -145,16 +158,26 @@ class Unit:
 
 
 class Supervisor:
-    """The services of one home. The caller holds the home's supervisor lock."""
+    """The services of one home, with `variables` in their environment. The caller holds the supervisor's lock."""
 
-    def __init__(self, home: Home, rows: Sequence[Row], settings: UpSettings, *, say: Say) -> None:
+    def __init__(
+        self,
+        home: Home,
+        rows: Sequence[Row],
+        settings: UpSettings,
+        *,
+        say: Say,
+        variables: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self._home = home
         self._say = say
         self._started_at_ms = SYSTEM_CLOCK.now_ms()
         self._overall = Overall.STARTING
         self._problem = ""
         self._unwritten = False
-        self._units = {row.name: Unit(row, home, settings, say=say, changed=self._publish) for row in rows}
+        self._units = {
+            row.name: Unit(row, home, settings, say=say, changed=self._publish, variables=variables) for row in rows
+        }
 
     async def run(self, stop: asyncio.Event, hurry: asyncio.Event) -> int:
         """Start everything, keep it up until `stop`, stop it in reverse order; `hurry` cuts every grace short.

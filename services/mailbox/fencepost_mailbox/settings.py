@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost_kit.exposition import PORT_MAX
 from fencepost_kit.settings import setting
 
 
@@ -14,6 +15,7 @@ class MailboxSettings:
     log_level: str = setting("info", about="debug, info, warning or error")
     drain_ms: int = setting(5000, least=0, most=60_000, about="time for parked waits and begun calls at a stop, ms")
     reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
+    metrics_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for Prometheus; 0: none")
     expire_every_ms: int = setting(
         1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
     )

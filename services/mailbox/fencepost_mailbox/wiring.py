@@ -16,8 +16,8 @@ from fencepost_kit import faults, logs
 from fencepost_kit.clock import SYSTEM_CLOCK, Clock
 from fencepost_kit.guard import guarded
 from fencepost_kit.identity import CachedIdentify, UnusableCredential, read_token
-from fencepost_kit.ids import IdMint
-from fencepost_kit.metrics import RpcMetrics
+from fencepost_kit.ids import IdMint, uuid_text
+from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge, store_info
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_mailbox.directory import Mirror, SessionsPort
 from fencepost_mailbox.domain.refusals import StorageError
@@ -84,6 +84,7 @@ class Mailbox:
         self._settings = settings
         self._clock = clock
         self.failed = asyncio.Event()
+        self.steps: StepMetrics | None = None
         self.store = SqliteStore(home.database(SERVICE), on_commit=self._on_commit, on_fatal=self._on_fatal)
         self.waits = Waits(clock)
         self.work = WorkWatch(self.store)
@@ -100,6 +101,23 @@ class Mailbox:
                 self.waits.wake(one.wakes)
             if one.work:
                 self.work.mark(one.work)
+            if self.steps is not None and (one.exposed or one.replied):
+                self._note_steps(self.steps, one)
+
+    @staticmethod
+    def _note_steps(steps: StepMetrics, applied: Applied[Any]) -> None:
+        for record in applied.exposed:
+            steps.exposed(record.record_id, admitted_at_ms=record.admitted_at_ms, at_ms=applied.at_ms)
+        for record in applied.replied:
+            steps.replied(record.record_id, admitted_at_ms=record.admitted_at_ms, at_ms=applied.at_ms)
+
+    def tell(self, registry: CollectorRegistry) -> None:
+        """Tell a registry what there is to tell. Before the store is opened."""
+        self.steps = StepMetrics(registry=registry)
+        WriterMetrics(service=SERVICE, registry=registry, writer=self.store.commits)
+        waits, work = self.waits, self.work
+        gauge(registry, "fencepost_waits_parked", "Calls that wait.", service=SERVICE, read=lambda: waits.parked)
+        gauge(registry, "fencepost_watches_open", "Open watches.", service=SERVICE, read=lambda: work.watchers)
 
     def _on_fatal(self, error: BaseException) -> None:
         _log.exception("commit_outcome_unknown", error)
@@ -199,6 +217,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
             full_names=(full_name,),
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
+            metrics_port=settings.metrics_port,
         ),
         drain=drain,
     )
@@ -209,7 +228,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         drainer.append(mailbox)
         faults.refuse_unknown()
         identify = CachedIdentify(mailbox.mirror.identify)
-        metrics = RpcMetrics(service=SERVICE, registry=CollectorRegistry())
+        mailbox.tell(server.registry)
         mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
             guarded(
                 mailbox.servicer(),
@@ -217,12 +236,14 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
                 rules=RULES,
                 identify=identify,
                 statuses=STATUS_OF,
-                observe=metrics,
+                observe=RpcMetrics(service=SERVICE, registry=server.registry),
                 gate=server.gate,
             ),
             server.grpc,
         )
         async with mailbox.running():
+            store = mailbox.store
+            store_info(server.registry, service=SERVICE, epoch=uuid_text(store.epoch), schema=store.schema_version)
             await server.start()
             try:
                 server.mark_ready()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost_kit.exposition import PORT_MAX
 from fencepost_kit.serve import DRAIN_MS, DRAIN_MS_MAX
 from fencepost_kit.settings import setting
 from fencepost_mcp_edge.shims import CALLS_IN_FLIGHT_MAX, CONNECTIONS_MAX
@@ -21,4 +22,5 @@ class Settings:
     calls_in_flight_max: int = setting(CALLS_IN_FLIGHT_MAX, least=1, most=1024, about="open calls of one agent program")
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="how long begun calls may finish at a stop")
     reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
+    metrics_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for Prometheus; 0: none")
     log_level: str = setting("info", about="debug, info, warning or error")

@@ -135,6 +135,11 @@ class Shims:
                 self._home.edge_address.unlink()
             self._home.edge_socket.unlink()
 
+    @property
+    def connections(self) -> int:
+        """How many agent programs are served."""
+        return len(self._connections)
+
     # For connections.
 
     def admits(self, connection: _Connection) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fencepost_kit.exposition import PORT_MAX
 from fencepost_kit.serve import DRAIN_MS, DRAIN_MS_MAX
 from fencepost_kit.settings import setting
 
@@ -14,4 +15,5 @@ class Settings:
 
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="Time for open calls when the service stops.")
     reflection: bool = setting(default=True, about="Whether tools may ask which services and messages there are.")
+    metrics_port: int = setting(0, least=0, most=PORT_MAX, about="Port of 127.0.0.1 for prometheus; 0: none.")
     log_level: str = setting("info", about="debug, info, warning or error.")

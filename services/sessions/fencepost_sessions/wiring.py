@@ -18,8 +18,8 @@ from fencepost.sessions.v1 import sessions_pb2, sessions_pb2_grpc
 from fencepost_kit import identity, logs
 from fencepost_kit.clock import SYSTEM_CLOCK, Clock
 from fencepost_kit.guard import Gate, guarded
-from fencepost_kit.ids import IdMint
-from fencepost_kit.metrics import RpcMetrics
+from fencepost_kit.ids import IdMint, uuid_text
+from fencepost_kit.metrics import RpcMetrics, WriterMetrics, gauge, store_info
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_sessions.credential_files import HomeCredentialFiles
 from fencepost_sessions.servicer import RULES, SessionsServicer
@@ -95,15 +95,18 @@ def build(
     return Parts(store=store, ports=ports)
 
 
-def register(parts: Parts, server: object, gate: Gate | None = None) -> None:
-    """Give a grpc.aio server the guarded service."""
+def register(parts: Parts, server: object, gate: Gate | None = None, registry: CollectorRegistry | None = None) -> None:
+    """Give a grpc.aio server the guarded service, and a registry what there is to tell."""
+    told = CollectorRegistry() if registry is None else registry
+    WriterMetrics(service=SESSIONS, registry=told, writer=parts.store.commits)
+    gauge(told, "fencepost_watches_open", "Open watches.", service=SESSIONS, read=lambda: parts.ports.bells.count)
     servicer = guarded(
         SessionsServicer(parts.ports),
         descriptor=SERVICE,
         rules=RULES,
         identify=identity.CachedIdentify(_lookup(parts)),
         statuses=STATUS_OF,
-        observe=RpcMetrics(service=SESSIONS, registry=CollectorRegistry()),
+        observe=RpcMetrics(service=SESSIONS, registry=told),
         gate=gate,
     )
     sessions_pb2_grpc.add_SessionsServiceServicer_to_server(servicer, server)  # type: ignore[arg-type]
@@ -138,14 +141,17 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
             full_names=(SERVICE.full_name,),
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
+            metrics_port=settings.metrics_port,
         ),
         drain=parts.drain,
     )
-    register(parts, server.grpc, server.gate)
+    register(parts, server.grpc, server.gate, server.registry)
     # The lock of the socket comes first: a second process is told whose home this is before anything is touched.
     await server.start()
     try:
         await parts.open()
+        epoch = parts.store.read(lambda reading: reading.directory()).epoch
+        store_info(server.registry, service=SESSIONS, epoch=uuid_text(epoch), schema=parts.store.schema_version)
         server.mark_ready()
         await stop.wait()
     finally:

@@ -31,6 +31,10 @@ class Applied(Generic[T]):
     wakes: tuple[bytes, ...] = ()
     # Agents whose dispatcher may have something to carry.
     work: tuple[bytes, ...] = ()
+    # Records that were exposed for the first time or answered by their recipient, as they were before; for metrics.
+    exposed: tuple[Record, ...] = ()
+    replied: tuple[Record, ...] = ()
+    at_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

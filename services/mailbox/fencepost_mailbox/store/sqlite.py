@@ -596,6 +596,11 @@ class SqliteStore:
         return self._group.counters
 
     @property
+    def commits(self) -> GroupCommit[SqliteTransaction]:
+        """The writer; for metrics."""
+        return self._group
+
+    @property
     def read(self) -> Queries:
         """See Store."""
         assert self._queries is not None, "the store is not started"

@@ -137,7 +137,8 @@ class Reading:
         woken = fence(tx, self.recipient, self.generation, self.now_ms)
         found = self.look(tx)
         shown = [record if record.exposed else self._expose(tx, record) for record in found.records]
-        return Applied(value=replace(found, records=shown), wakes=woken, work=woken)
+        first = tuple(record for record in found.records if not record.exposed)
+        return Applied(value=replace(found, records=shown), wakes=woken, work=woken, exposed=first, at_ms=self.now_ms)
 
     def _expose(self, tx: Transaction, record: Record) -> Record:
         after = evolve(record, delivery=advance(record.kind, record.delivery, Event.RECEIVE), exposed=True)

@@ -103,7 +103,7 @@ class Answering:
             evidence="explicit reply by the recipient",
         )
         concerned = (request.sender, *woken)
-        return Applied(value=(reply, False), wakes=concerned, work=concerned)
+        return Applied(value=(reply, False), wakes=concerned, work=concerned, replied=(request,), at_ms=self.now_ms)
 
 
 def write_answer(

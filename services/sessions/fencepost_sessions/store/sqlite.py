@@ -392,6 +392,11 @@ class SqliteStore:
         """Number of the newest applied migration."""
         return self._database.schema_version
 
+    @property
+    def commits(self) -> GroupCommit[SqliteWriting]:
+        """The writer; for metrics."""
+        return self._commits
+
     async def start(self) -> None:
         """Open, migrate, and give a new directory its epoch.
 

@@ -23,6 +23,11 @@ class Bells:
         self._bells: set[asyncio.Event] = set()
         self._closed = False
 
+    @property
+    def count(self) -> int:
+        """How many watches are open."""
+        return len(self._bells)
+
     @contextlib.contextmanager
     def listening(self) -> Iterator[asyncio.Event]:
         """Give a bell that rings for everything that is committed from now on.
