@@ -263,7 +263,7 @@ class Calls:
                 self._conclude(call, _given_up(call))
             elif call.progress_token is not None and self.now >= call.progress_s:
                 call.progress_s = self.now + PROGRESS_MS / 1000
-                self._emit(_progress(call, self.now))
+                self._emit(progress(call.progress_token, int(self.now - call.begun_s)))
 
     def next_due_s(self) -> float | None:
         """Return when `tick` has something to do next."""
@@ -310,9 +310,9 @@ def _given_up(call: Call) -> bytes:
     )
 
 
-def _progress(call: Call, now: float) -> bytes:
-    seconds = int(now - call.begun_s)
+def progress(token: str, seconds: int) -> bytes:
+    """Return the line that tells under a token, given as JSON text, that its call goes on."""
     return (
-        f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{call.progress_token},'
+        f'{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":{token},'
         f'"progress":{seconds},"message":{wire.quote(f"in progress for {seconds} s")}}}}}'
     ).encode()

@@ -400,11 +400,16 @@ def complete(id_text: str, answer: bytes) -> bytes:
     return b"%b%b%b" % (head, answers.MODERN_HEAD, answer[len(head) :])
 
 
+def missing_meta(id_text: str) -> bytes:
+    """Return the error about a request that does not name its version where it must."""
+    problem = f"params._meta must hold {wire.VERSION_KEY} and {wire.CAPABILITIES_KEY}; nothing was done"
+    return wire.failure(id_text, wire.INVALID_PARAMS, problem)
+
+
 def _unfit(id_text: str, params: Any) -> bytes | None:
     """Return the error about what a request says of itself in its `_meta`, or None where it can be served."""
     if not wire.names_version(params):
-        problem = f"params._meta must hold {wire.VERSION_KEY} and {wire.CAPABILITIES_KEY}"
-        return wire.failure(id_text, wire.INVALID_PARAMS, problem)
+        return missing_meta(id_text)
     meta = params["_meta"]
     version = meta[wire.VERSION_KEY]
     if not isinstance(version, str):

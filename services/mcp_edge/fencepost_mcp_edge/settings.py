@@ -23,4 +23,5 @@ class Settings:
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="how long begun calls may finish at a stop")
     reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
     metrics_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for Prometheus; 0: none")
+    http_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for MCP over HTTP at /mcp; 0: none")
     log_level: str = setting("info", about="debug, info, warning or error")

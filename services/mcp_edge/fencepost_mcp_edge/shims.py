@@ -43,7 +43,7 @@ from fencepost_mcp_edge.domain.frames import (
 )
 from fencepost_mcp_edge.usecases.answer import answer_ask, answer_settle
 from fencepost_mcp_edge.usecases.caller import Caller
-from fencepost_mcp_edge.usecases.outcomes import ToolError
+from fencepost_mcp_edge.usecases.outcomes import overloaded
 
 BACKLOG: Final = 1024
 CONNECTIONS_MAX: Final = 1024
@@ -239,7 +239,7 @@ class _Connection(asyncio.Protocol):
         elif self._shims.draining:
             self._write(b"%d again" % frame.number)
         elif len(self._calls) >= self._shims.limits.calls_in_flight_max:
-            self._write(b"%d %b" % (frame.number, _overloaded(len(self._calls)).line(request.id_text)))
+            self._write(b"%d %b" % (frame.number, overloaded(len(self._calls)).line(request.id_text)))
         else:
             self._begin(self._caller, frame, request)
 
@@ -310,14 +310,6 @@ class _Connection(asyncio.Protocol):
     def _write(self, line: bytes) -> None:
         if not self._lost:
             self._transport.write(line + b"\n")
-
-
-def _overloaded(count: int) -> ToolError:
-    return ToolError(
-        "overloaded",
-        f"{count} calls of this agent are in progress and no more fit; this one was not sent.",
-        hint="Call it again when one of them has been answered.",
-    )
 
 
 def _peer_uid(peer: Any) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry
 
@@ -12,6 +13,9 @@ from fencepost_kit.metrics import gauge
 from fencepost_kit.serve import Server, ServeSettings
 from fencepost_mcp_edge.settings import Settings
 from fencepost_mcp_edge.shims import Limits, Shims
+
+if TYPE_CHECKING:
+    from fencepost_mcp_edge.http_face import HttpFace
 
 
 async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
@@ -26,6 +30,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
             calls_in_flight_max=settings.calls_in_flight_max,
         )
         shims = Shims(home=home, channels=channels, limits=limits)
+        http = _http(channels, limits, settings)
         server = Server(
             ServeSettings(
                 home=home,
@@ -34,13 +39,15 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
                 reflection=settings.reflection,
                 metrics_port=settings.metrics_port,
             ),
-            drain=shims.drain,
+            drain=lambda: _drained(shims, http),
         )
         _tell(server.registry, shims)
         await server.start()
         try:
             # The service's lock, held by the server, makes this edge the only one of the home.
             await shims.start()
+            if http is not None:
+                await http.start()
             server.mark_ready()
             await stop.wait()
         finally:
@@ -48,7 +55,22 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
                 await server.stop()
             finally:
                 await shims.stop()
+                if http is not None:
+                    await http.stop()
     return 0
+
+
+def _http(channels: Channels, limits: Limits, settings: Settings) -> HttpFace | None:
+    if not settings.http_port:
+        return None
+    # Who uses only shims does not pay for a web server.
+    from fencepost_mcp_edge.http_face import HttpFace  # noqa: PLC0415 (see above)
+
+    return HttpFace(channels=channels, limits=limits, port=settings.http_port, drain_ms=settings.drain_ms)
+
+
+async def _drained(shims: Shims, http: HttpFace | None) -> None:
+    await asyncio.gather(shims.drain(), *([] if http is None else [http.drain()]))
 
 
 def _tell(registry: CollectorRegistry, shims: Shims) -> None:

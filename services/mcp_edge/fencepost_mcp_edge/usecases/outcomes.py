@@ -92,6 +92,24 @@ def broken(*, mutation: bool) -> ToolError:
     )
 
 
+def overloaded(count: int) -> ToolError:
+    """Return what is told of a call for which there is no room."""
+    return ToolError(
+        "overloaded",
+        f"{count} calls of this agent are in progress and no more fit; this one was not sent.",
+        hint="Call it again when one of them has been answered.",
+    )
+
+
+def stopped(*, mutation: bool) -> ToolError:
+    """Return what is told of a call that the edge's stop ended, where nobody asks the next edge about it."""
+    if mutation:
+        message = "The edge was stopped before the answer came: the call may or may not have been written."
+        return ToolError("delivery_uncertain", message, hint=_LOOK, uncertain=True)
+    message = "The edge is being stopped, and the call ended before its time; calling it again changes nothing more."
+    return ToolError("draining", message, hint="It may be called again.")
+
+
 def unsettled(error: FencepostError | None) -> ToolError:
     """Return what is told where nobody could say what became of a mutation."""
     why = "the store is another one than it was sent to" if error is None else error.reason
