@@ -7,16 +7,19 @@ Guarantees: WAL with synchronous=FULL (and fullfsync where the system has it), s
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import sqlite3
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
+from fencepost_kit import logs
 from fencepost_kit.files import OwnerLock
 from fencepost_kit.refusal import Refusal
 
@@ -26,6 +29,12 @@ BUSY_MS_MAX: Final = 5000
 OPERATION_MS_MAX: Final = 5000
 PROGRESS_STEPS: Final = 500_000
 MIGRATION_BYTES_MAX: Final = 1_048_576
+COPIES_BEFORE_MIGRATION_MAX: Final = 3
+COPIES_FOLDER: Final = "before-migrations"
+# In the header of a copy (PRAGMA application_id), until the service that opens it has made it its own.
+COPY_MARK: Final = 0x46504350
+
+_log: Final = logs.get(__name__)
 
 
 class DatabaseInUse(Refusal):
@@ -91,6 +100,125 @@ def statements_of(script: str) -> list[str]:
     return statements
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Copied:
+    """A verified copy: what it holds and how to know it again."""
+
+    schema: int
+    rows: Mapping[str, int]
+    size_bytes: int
+    sha256: str
+
+
+def copy_database(source: Path, target: Path) -> Copied:
+    """Copy a database, in use or not, into a new file of mode 0600, and verify the copy.
+
+    The copy is one moment of the source and is marked as a copy: the service that opens it knows that it was restored.
+    Writers of the source are not held up.
+
+    Raises:
+        DatabaseUnusable: the source cannot be read, the target not written, or the copy is not whole; no target is
+            left, and the source is as it was.
+        OSError: the same, where the system says so.
+    """
+    os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    try:
+        with contextlib.closing(_plain(source)) as read, contextlib.closing(_plain(target)) as written:
+            read.execute("PRAGMA query_only = ON")
+            read.execute("BEGIN")
+            expected = row_counts(read)
+            # In one step: a copy in several would begin anew with every commit beside it.
+            read.backup(written, pages=-1)
+            read.execute("COMMIT")
+            written.execute("PRAGMA journal_mode = DELETE")
+            written.execute(f"PRAGMA application_id = {COPY_MARK}")
+            (schema,) = written.execute("PRAGMA user_version").fetchone()
+            check_copy(written, target, rows=expected)
+        return Copied(schema=schema, rows=expected, size_bytes=target.stat().st_size, sha256=_settled(target))
+    except sqlite3.Error as error:
+        target.unlink(missing_ok=True)
+        raise DatabaseUnusable(
+            f"{source} cannot be copied: {error}; no copy was left, it is as it was",
+            hint="Check that both disks have room and can be read and written.",
+        ) from error
+    except BaseException:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def check_copy(connection: sqlite3.Connection, path: Path, *, rows: Mapping[str, int]) -> None:
+    """Refuse a copy that is damaged, not marked as a copy, or holds other numbers of rows than `rows`.
+
+    Raises:
+        DatabaseUnusable: it says what is wrong.
+    """
+    found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check(1)").fetchall()]
+    wrong = "" if found == ["ok"] else found[0]
+    if not wrong and connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+        wrong = "a row refers to one that is not there"
+    if not wrong and not is_copy(connection):
+        wrong = "it is not marked as a copy"
+    if not wrong and row_counts(connection) != rows:
+        wrong = "it holds other numbers of rows than were read"
+    if wrong:
+        raise DatabaseUnusable(f"{path} is no whole copy: {wrong}", hint="Use another backup.")
+
+
+def verify_copy(path: Path, *, rows: Mapping[str, int]) -> None:
+    """Check a copy that lies somewhere; see check_copy. Changes nothing."""
+    try:
+        with contextlib.closing(_plain(path)) as connection:
+            connection.execute("PRAGMA query_only = ON")
+            check_copy(connection, path, rows=rows)
+    except sqlite3.Error as error:
+        raise DatabaseUnusable(f"{path} is no whole copy: {error}", hint="Use another backup.") from error
+
+
+def is_copy(connection: sqlite3.Connection) -> bool:
+    """Tell whether a database is a copy that no service has made its own yet."""
+    return bool(connection.execute("PRAGMA application_id").fetchone()[0] == COPY_MARK)
+
+
+def row_counts(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return the number of rows of every table."""
+    names = connection.execute(
+        "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite%' ORDER BY name"
+    ).fetchall()
+    return {
+        name: connection.execute(f'SELECT count(*) FROM "{name}"').fetchone()[0]  # noqa: S608 - names of our schema
+        for (name,) in names
+    }
+
+
+def read_one(path: Path, question: str) -> Any:
+    """Return the one value that a question to a database answers, None where there is no row. Changes nothing."""
+    with contextlib.closing(_plain(path)) as connection:
+        connection.execute("PRAGMA query_only = ON")
+        row = connection.execute(question).fetchone()
+        return None if row is None else row[0]
+
+
+def fold_log(path: Path) -> None:
+    """Write what stands in the log of a database into the database itself. Nobody else may have it open.
+
+    A database that is damaged is left with its log, as it is.
+    """
+    with contextlib.suppress(sqlite3.Error), contextlib.closing(_plain(path)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        connection.execute("PRAGMA journal_mode = DELETE")
+
+
+def _plain(path: Path) -> sqlite3.Connection:
+    return sqlite3.connect(path, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
+
+
+def _settled(path: Path) -> str:
+    """Make a file durable and return its SHA-256."""
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
 class SqliteDatabase:
     """One service's database file."""
 
@@ -122,7 +250,7 @@ class SqliteDatabase:
         self._own()
         try:
             self._migrate()
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self._lock.release()
             raise DatabaseUnusable(
                 f"cannot open {self.path} as a database for writing: {error}",
@@ -204,8 +332,21 @@ class SqliteDatabase:
             )
         return int(version)
 
+    def _copy_before(self, version: int) -> None:
+        """Keep the database as it is before a migration, among the COPIES_BEFORE_MIGRATION_MAX newest."""
+        folder = self.path.with_name(COPIES_FOLDER)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
+        name = f"{self.path.stem}-schema-{version:04d}-{stamp}-{os.getpid()}.db"
+        copied = copy_database(self.path, folder / name)
+        _log.info("copied_before_migration", path=folder / name, schema=version, bytes=copied.size_bytes)
+        for old in sorted(folder.glob(f"{self.path.stem}-schema-*.db"), reverse=True)[COPIES_BEFORE_MIGRATION_MAX:]:
+            old.unlink()
+
     def _migrate(self) -> None:
         version = self._version()
+        if 0 < version < len(self._migrations):
+            self._copy_before(version)
         connection = self._connect()
         try:
             for migration in self._migrations[version:]:

@@ -12,6 +12,7 @@ from typer.main import get_command
 
 from fencepost.cli import exits, screen
 from fencepost.cli.agents import agents
+from fencepost.cli.care import backup, restore
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.release import release
@@ -38,6 +39,8 @@ app = typer.Typer(
 app.command("up")(up)
 app.command("down")(down)
 app.command("status")(status)
+app.command("backup")(backup)
+app.command("restore")(restore)
 agents.command("release")(release)
 app.add_typer(agents, name="agent")
 app.add_typer(messages, name="message")

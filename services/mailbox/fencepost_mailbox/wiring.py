@@ -27,7 +27,7 @@ from fencepost_mailbox.settings import MailboxSettings
 from fencepost_mailbox.store.protocol import Applied, Store
 from fencepost_mailbox.store.sqlite import SqliteStore
 from fencepost_mailbox.translate import STATUS_OF
-from fencepost_mailbox.usecases.claim import Expiring, Resuming
+from fencepost_mailbox.usecases.claim import Expiring, Restoring, Resuming
 from fencepost_mailbox.usecases.follow import NotingReads
 from fencepost_mailbox.usecases.ports import Ports
 from fencepost_mailbox.waits import READS_REMEMBERED_MAX, Waits
@@ -132,6 +132,9 @@ class Mailbox:
         """Open the store, follow the directory and do the background work until left."""
         await self.store.start()
         try:
+            if self.store.restored:
+                uncertain = await self.store.submit(Restoring(now_ms=self._clock.now_ms()))
+                _log.warning("store_restored", claims_uncertain=uncertain)
             self.mirror.load()
             extended = await self.store.submit(Resuming(now_ms=self._clock.now_ms()))
             _log.info("store_open", newest_sequence=self.store.read.newest_sequence(), claims_extended=extended)

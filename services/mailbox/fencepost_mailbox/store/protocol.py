@@ -211,6 +211,10 @@ class Transaction(Queries, Protocol):
         """Return accepted claims on requests without an answer, of one recipient or one dispatcher."""
         ...
 
+    def own_copy(self) -> None:
+        """Note that a restored copy has become a store of its own."""
+        ...
+
     def extend_held_claims(self, now_ms: int) -> int:
         """Give every held claim at least its whole term from now.
 

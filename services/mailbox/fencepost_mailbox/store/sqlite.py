@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from fencepost_kit.groupcommit import Counters, GroupCommit, NotCommitted
-from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, load_migrations
+from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
 from fencepost_mailbox.domain.answers import Settled
 from fencepost_mailbox.domain.claims import Claim, ClaimState
 from fencepost_mailbox.domain.idempotency import KeyRow
@@ -447,6 +447,10 @@ class SqliteTransaction(SqliteQueries):
             rows = self._all(sql.ACCEPTED_BY_DISPATCHER, dispatcher=dispatcher)
         return [claim_from_row(row) for row in rows]
 
+    def own_copy(self) -> None:
+        """See Transaction."""
+        self._cursor.execute("PRAGMA application_id = 0")
+
     def extend_held_claims(self, now_ms: int) -> int:
         """See Transaction."""
         return self._cursor.execute(sql.EXTEND_HELD, {"now_ms": now_ms}).rowcount
@@ -537,6 +541,8 @@ class SqliteStore:
         self._reader: sqlite3.Connection | None = None
         self._queries: SqliteQueries | None = None
         self._meta: dict[str, bytes] = {}
+        # Whether this is a copy that is opened for the first time, until Restoring is committed.
+        self.restored = False
 
     async def start(self) -> None:
         """Open the database and the writer.
@@ -568,6 +574,10 @@ class SqliteStore:
         cursor = connection.cursor()
         # What makes this store itself: minted once, in the first writer's hands, before anything can be admitted.
         cursor.execute("BEGIN IMMEDIATE")
+        self.restored = is_copy(connection)
+        if self.restored:
+            # Another store than the one that was copied: its cursors, receipts and place in the directory end here.
+            cursor.execute(sql.FORGET_META)
         for key, size in (("epoch", 16), ("cursor_secret", 32)):
             cursor.execute("INSERT OR IGNORE INTO meta (key, value) VALUES (?, ?)", (key, secrets.token_bytes(size)))
         cursor.execute("COMMIT")

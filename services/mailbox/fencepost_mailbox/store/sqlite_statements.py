@@ -134,6 +134,8 @@ INSERT INTO reader (agent_id, last_read_at_ms) VALUES (:agent_id, :last_read_at_
 SET last_read_at_ms = excluded.last_read_at_ms"""
 PUT_META: Final = """\
 INSERT INTO meta ("key", value) VALUES (:key, :value) ON CONFLICT ("key") DO UPDATE SET value = excluded.value"""
+FORGET_META: Final = """\
+DELETE FROM meta"""
 PUT_AGENT: Final = """\
 INSERT INTO directory_agent (agent_id, project_id, name, role, provider, generation, revision) VALUES (:agent_id,
 :project_id, :name, :role, :provider, :generation, :revision) ON CONFLICT (agent_id) DO UPDATE SET project_id =

@@ -41,6 +41,8 @@ _GIVEN_UP: Final = (
 _NEVER_STARTED: Final = (
     "Fencepost could not hand this request to its recipient's program, and the work was not started. Reason: "
 )
+# Later than any term ends.
+_NEVER_MS: Final = 2**62
 _RESTARTED: Final = "the dispatcher that held the claim was started again"
 
 
@@ -437,3 +439,18 @@ class Resuming:
     def apply(self, tx: Transaction) -> Applied[int]:
         """Return how many claims were given a whole term from now."""
         return Applied(value=tx.extend_held_claims(self.now_ms))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Restoring:
+    """The first operation on a restored copy: nobody knows what became of claims that were held when it was made."""
+
+    now_ms: int
+
+    def apply(self, tx: Transaction) -> Applied[int]:
+        """Return how many claims became uncertain, whatever their term."""
+        held = tx.held_claims(expired_at_ms=_NEVER_MS)
+        for claim in held:
+            lose_sight(tx, claim, evidence="the store was restored from a backup", now_ms=self.now_ms)
+        tx.own_copy()
+        return Applied(value=len(held), wakes=tuple({claim.recipient for claim in held}))

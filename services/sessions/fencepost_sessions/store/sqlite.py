@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from fencepost_kit import faults, logs
 from fencepost_kit.groupcommit import GroupCommit, NotCommitted
-from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, load_migrations
+from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
 from fencepost_sessions.domain.agents import Agent
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Changes, Directory, Removal
@@ -419,6 +419,13 @@ class SqliteStore:
             if not _execute(cursor, "DIRECTORY_READ", {}).fetchall():
                 values = {"v_id": 1, "v_epoch": self._new_epoch, "v_revision": 0, "v_floor": 0}
                 _execute(cursor, "DIRECTORY_CREATE", values)
+            elif is_copy(connection):
+                # Another directory than the one that was copied: its followers must not take one for the other.
+                cursor.execute("BEGIN IMMEDIATE")
+                _execute(cursor, "DIRECTORY_RENAME", {"v_epoch": self._new_epoch, "w_id": 1})
+                cursor.execute("PRAGMA application_id = 0")
+                cursor.execute("COMMIT")
+                _log.warning("store_restored")
         finally:
             connection.close()
 

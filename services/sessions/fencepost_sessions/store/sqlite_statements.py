@@ -8,6 +8,8 @@ DIRECTORY_CREATE: Final = """\
 INSERT INTO directory (id, epoch, revision, floor) VALUES (:v_id, :v_epoch, :v_revision, :v_floor)"""
 DIRECTORY_ADVANCE: Final = """\
 UPDATE directory SET revision=:v_revision WHERE directory.revision = :w_revision"""
+DIRECTORY_RENAME: Final = """\
+UPDATE directory SET epoch=:v_epoch WHERE directory.id = :w_id"""
 DIRECTORY_RAISE_FLOOR: Final = """\
 UPDATE directory SET floor=:v_floor"""
 PROJECT_BY_ID: Final = """\

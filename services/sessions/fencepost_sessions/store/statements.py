@@ -71,6 +71,7 @@ def _after(*pairs: tuple[ColumnElement[Any], str]) -> ColumnElement[bool]:
 DIRECTORY_READ: Final = select(DIRECTORY.c.epoch, DIRECTORY.c.revision, DIRECTORY.c.floor)
 DIRECTORY_CREATE: Final = _inserting(DIRECTORY)
 DIRECTORY_ADVANCE: Final = update(DIRECTORY).values(revision=bindparam("v_revision")).where(_is(DIRECTORY, "revision"))
+DIRECTORY_RENAME: Final = update(DIRECTORY).values(epoch=bindparam("v_epoch")).where(_is(DIRECTORY, "id"))
 DIRECTORY_RAISE_FLOOR: Final = update(DIRECTORY).values(floor=bindparam("v_floor"))
 
 # --- projects --------------------------------------------------------------------------------------------------------
