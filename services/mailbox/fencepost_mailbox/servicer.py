@@ -50,7 +50,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "GetRecord": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "ListRecords": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "Explain": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
-        "ListReaders": Rule(roles=_EVERYBODY, deadline_ms_max=CALL_MS_MAX),
+        "ListReaders": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "OpenGeneration": Rule(roles=_HOSTS, deadline_ms_max=CALL_MS_MAX),
         "Claim": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Release": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
