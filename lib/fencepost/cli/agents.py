@@ -13,7 +13,6 @@ from typing import Annotated, Any, Final
 import typer
 
 from fencepost.cli import acting, screen
-from fencepost.cli.connect import connection
 from fencepost.cli.directory import NO_AGENTS, all_agents, all_projects, readers, resolve
 from fencepost.cli.options import AsJson, Key, Target, key_or_new
 from fencepost.cli.plain import one_line, plain
@@ -21,6 +20,7 @@ from fencepost.cli.project import locate
 from fencepost.cli.screen import Column
 from fencepost.client import new_key
 from fencepost.common.v1 import common_pb2
+from fencepost.connect.entry import connection
 from fencepost.errors import Refused
 from fencepost.sessions.v1 import sessions_pb2 as pb
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Final
+from typing import Final
 
 import typer
 from typer.main import get_command
@@ -13,6 +13,9 @@ from typer.main import get_command
 from fencepost.cli import exits, screen
 from fencepost.cli.agents import agents
 from fencepost.cli.care import backup, restore
+from fencepost.cli.config import configuration
+from fencepost.cli.connect import config, connect
+from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.release import release
@@ -31,7 +34,6 @@ RETIRED: Final = {
 app = typer.Typer(
     name=PROGRAM,
     help="A durable mailbox between coding agents.",
-    add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -41,12 +43,15 @@ app.command("down")(down)
 app.command("status")(status)
 app.command("backup")(backup)
 app.command("restore")(restore)
+app.add_typer(login, name="service")
 agents.command("release")(release)
 app.add_typer(agents, name="agent")
 app.add_typer(messages, name="message")
 app.command("why")(why)
 app.add_typer(projects, name="project")
 app.add_typer(credentials, name="credential")
+app.add_typer(configuration, name="config")
+app.command("connect")(connect)
 app.command("version")(version)
 
 
@@ -66,13 +71,19 @@ for _name in RETIRED:
     _retired(_name)
 
 
-@app.command("mcp", hidden=False)
-def mcp(verb: Annotated[str, typer.Argument(metavar="serve")]) -> None:
-    """Serve MCP on standard input and output: `fencepost mcp serve`. Agent programs start this."""
+mcp = typer.Typer(help="The MCP server: serve it, print its configuration.", no_args_is_help=True)
+mcp.command("config")(config)
+app.add_typer(mcp, name="mcp")
+
+
+@mcp.command("serve")
+def serve() -> None:
+    """Serve MCP on standard input and output; agent programs start this, or faster, fencepost-mcp."""
+    # What follows `mcp serve` at once never comes here: it is the server's own.
     raise Refused(
         "invalid_arguments",
-        f"`{PROGRAM} mcp` has one verb, serve, and takes it first; nothing was started",
-        hint=f"Use: {PROGRAM} mcp serve" if verb != "serve" else "Leave out what stands between mcp and serve.",
+        f"`{PROGRAM} mcp serve` begins with these very words; nothing was started",
+        hint="Leave out what stands before serve.",
     )
 
 
