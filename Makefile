@@ -45,6 +45,10 @@ check: $(VENV)/.dev-ready ## Formatting, lint, types, import directions, protos,
 chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the history (default 200).
 	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
 
+.PHONY: e2e
+e2e: $(VENV)/.dev-ready ## Programs of others against the edge: MCP conformance suite and inspector. Needs npm and a registry.
+	@$(BIN)/python -m pytest -q -s tests/e2e_external
+
 .PHONY: bench
 bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the table, write build/bench.json (default 15).
 	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)
