@@ -18,6 +18,8 @@ from typing import Final
 ROOT = Path(__file__).resolve().parent.parent
 BIN = Path(sys.executable).parent
 STEP_SECONDS_MAX: Final = 600
+# How a step begins its output that had nothing to compare.
+SKIPPED: Final = "skipped: "
 
 STEPS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
     {
@@ -27,6 +29,7 @@ STEPS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
         "imports": ("lint-imports", "--no-logo"),
         "protos": ("buf", "lint", "protos"),
         "protos-format": ("buf", "format", "--diff", "--exit-code", "protos"),
+        "protos-breaking": ("python", "scripts/breaking.py"),
         "stubs": ("python", "scripts/generate_stubs.py", "--check"),
         "statements": ("python", "scripts/generate_sql.py", "--check"),
         "answers": ("python", "-m", "fencepost.mcp.generate", "--check"),
@@ -38,7 +41,7 @@ STEPS: Final[Mapping[str, Sequence[str]]] = MappingProxyType(
 
 
 def step(name: str) -> bool:
-    """Run one step; print its output only where it fails."""
+    """Run one step; print its output only where it fails, and the reason where it had nothing to do."""
     program, *rest = STEPS[name]
     started = time.monotonic()
     try:
@@ -55,8 +58,10 @@ def step(name: str) -> bool:
         good, output = done.returncode == 0, done.stdout
     except (OSError, subprocess.TimeoutExpired) as error:
         good, output = False, str(error)
-    print(f"{'ok  ' if good else 'FAIL'} {name:<14} {time.monotonic() - started:5.1f} s", flush=True)
-    if not good:
+    skipped = good and output.startswith(SKIPPED)
+    word = "skip" if skipped else "ok  " if good else "FAIL"
+    print(f"{word} {name:<15} {time.monotonic() - started:5.1f} s", flush=True)
+    if skipped or not good:
         print("     " + "\n     ".join(output.rstrip().splitlines()), flush=True)
     return good
 

@@ -164,3 +164,60 @@ def test_the_check_refuses_a_step_it_does_not_know() -> None:
         check=False,
     )
     assert done.returncode == 2
+
+
+BREAKING: Final = """syntax = "proto3";
+package a.v1;
+// A message.
+message A {{
+  // A field.
+  {kind} one = 1;
+}}
+"""
+
+
+def a_repository(folder: Path, *tags: str) -> Path:
+    """A repository whose protos have a text in field one, committed and tagged."""
+    (folder / "protos" / "a" / "v1").mkdir(parents=True)
+    (folder / "protos" / "buf.yaml").write_text((ROOT / "protos" / "buf.yaml").read_text())
+    (folder / "protos" / "a" / "v1" / "a.proto").write_text(BREAKING.format(kind="string"))
+    person = ("-c", "user.name=a", "-c", "user.email=a@example.org")
+    for arguments in (("init", "-q"), ("add", "."), (*person, "commit", "-q", "-m", "a"), *(("tag", t) for t in tags)):
+        subprocess.run(["git", *arguments], cwd=folder, check=True, timeout=CHILD_SECONDS_MAX)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("tags", "found"),
+    [
+        ([], None),
+        (["nightly", "v1", "v1.2", "1.2.3", "v1.2.3rc1", "v1.2.3-rc.1"], None),
+        (["v0.9.0", "v0.10.0", "v0.2.11"], "v0.10.0"),
+    ],
+)
+def test_the_last_release_is_the_highest_number_and_no_candidate(tags: list[str], found: str | None) -> None:
+    assert script("breaking").newest(tags) == found
+
+
+@pytest.mark.requirement("repo.protos-break-no-released-client")
+def test_without_a_release_or_a_history_the_comparison_says_so_and_passes(tmp_path: Path) -> None:
+    breaking = script("breaking")
+    assert breaking.compare(tmp_path)[0]
+    assert breaking.compare(tmp_path)[1].startswith(f"{breaking.SKIPPED}no history")
+    repository = a_repository(tmp_path / "r", "nightly")
+    assert breaking.compare(repository) == (True, f"{breaking.SKIPPED}no release tag (v1.2.3) yet")
+    assert script("check").SKIPPED == breaking.SKIPPED
+
+
+@pytest.mark.requirement("repo.protos-break-no-released-client")
+def test_an_added_field_passes_and_a_changed_one_fails_against_the_last_release(tmp_path: Path) -> None:
+    breaking = script("breaking")
+    repository = a_repository(tmp_path, "v0.1.0")
+    proto = repository / "protos" / "a" / "v1" / "a.proto"
+    proto.write_text(BREAKING.format(kind="string").replace("one = 1;", "one = 1;\n  // More.\n  string two = 2;"))
+    assert breaking.compare(repository) == (True, "compared with v0.1.0")
+    proto.write_text(BREAKING.format(kind="int32"))
+    good, said = breaking.compare(repository)
+    assert not good
+    assert said.startswith("compared with v0.1.0\n")
+    assert "a.proto" in said
