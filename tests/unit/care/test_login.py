@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.requirement("care.services-start-at-login-on-request")
 
 
 def made(home: Path, kind: Kind = Kind.SYSTEMD, **env: str) -> Unit:
-    return unit_of(Home(home), kind, env={"HOME": "/home/ann", **env})
+    return unit_of(Home(home), kind, env={"HOME": "/people/ann", **env})
 
 
 def test_the_system_decides_what_is_made() -> None:
@@ -32,8 +32,8 @@ def test_the_system_decides_what_is_made() -> None:
 
 
 def test_the_default_home_has_the_plain_name_and_others_one_of_their_own() -> None:
-    plain = made(Path("/home/ann/.fencepost"))
-    assert plain.path == Path("/home/ann/.config/systemd/user/fencepost.service")
+    plain = made(Path("/people/ann/.fencepost"))
+    assert plain.path == Path("/people/ann/.config/systemd/user/fencepost.service")
     other, third = made(Path("/srv/one")), made(Path("/srv/two"))
     assert re.fullmatch(r"fencepost-[0-9a-f]{8}\.service", other.path.name)
     assert len({plain.path, other.path, third.path}) == 3
@@ -53,13 +53,13 @@ def test_the_launchd_agent_runs_the_compose_of_that_home_and_no_other() -> None:
     unit = made(home, Kind.LAUNCHD)
     plain = plistlib.loads(unit.content.encode())
     assert plain["ProgramArguments"] == [sys.executable, "-P", "-m", "fencepost.up", "--home", str(home)]
-    assert unit.path == Path(f"/home/ann/Library/LaunchAgents/{plain['Label']}.plist")
+    assert unit.path == Path(f"/people/ann/Library/LaunchAgents/{plain['Label']}.plist")
     assert (plain["Umask"], plain["KeepAlive"]) == (0o077, {"SuccessfulExit": False})
     assert plain["StandardErrorPath"] == f"{home}/logs/launchd.log"
 
 
 @pytest.mark.skipif(ANALYZE is None, reason="needs systemd-analyze")
-@pytest.mark.parametrize("home", ["/home/ann/.fencepost", f"/srv/{ODD}"])
+@pytest.mark.parametrize("home", ["/people/ann/.fencepost", f"/srv/{ODD}"])
 def test_systemd_takes_the_unit_without_a_complaint(tmp_path: Path, home: str) -> None:
     unit = made(Path(home))
     path = tmp_path / unit.path.name
