@@ -15,6 +15,7 @@ from fencepost.cli.agents import agents
 from fencepost.cli.care import backup, restore
 from fencepost.cli.config import configuration
 from fencepost.cli.connect import config, connect
+from fencepost.cli.doctor import doctor
 from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
@@ -52,6 +53,7 @@ app.add_typer(projects, name="project")
 app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
 app.command("connect")(connect)
+app.command("doctor")(doctor)
 app.command("version")(version)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
 import signal
 import sys
 from contextlib import AbstractAsyncContextManager
@@ -146,6 +147,33 @@ async def test_one_name_asked_for_at_once_is_one_agent_and_another_case_is_no_ma
             await take(sessions, name="Ann", location=location, workspace=str(project))
         assert refused.value.reason == "name_taken"
         assert "'ann'" in refused.value.hint
+
+
+async def command(running: Services, person: Path, *words: str) -> tuple[int, dict[str, Any]]:
+    """Run the command line as a person whose home folder is `person`."""
+    env = {**environment(FENCEPOST_HOME=running.home.text), "HOME": str(person), "PATH": "/usr/bin:/bin"}
+    program = [sys.executable, "-P", "-m", "fencepost", *words, "--json"]
+    process = await asyncio.create_subprocess_exec(*program, env=env, stdout=asyncio.subprocess.PIPE)
+    out, _ = await process.communicate()
+    assert process.returncode is not None
+    return process.returncode, json.loads(out)
+
+
+@pytest.mark.requirement("connect.the-server-is-tried")
+async def test_a_program_that_was_connected_has_a_mailbox_and_a_clean_bill_of_health(
+    running: Services, project: Path
+) -> None:
+    words = ("connect", "pi", "--agent", "ann", "--project", str(project))
+    code, connected = await command(running, project, *words)
+    assert (code, connected["handshake"]["problem"]) == (0, "")
+    assert await agents(running, project) == []
+    entry = json.loads((project / ".pi" / "agent" / "mcp.json").read_text())["mcpServers"]["fencepost"]
+    async with running_shim(env=environment(**entry["env"]), program=(entry["command"], *entry["args"])) as shim:
+        await shim.greet()
+        assert (await shim.call("list_agents", identity=2))["isError"] is False
+        code, health = await command(running, project, "doctor")
+        assert (code, health["findings"]) == (0, [])
+    assert (await command(running, project, "connect", "pi", "--undo"))[1]["files"][0]["what"] == "removed"
 
 
 @pytest.mark.requirement("names.looking-up-is-bounded")
