@@ -89,6 +89,7 @@ def plan(
             existed=False,
             after="",
             changes=(),
+            before=(),
             tools=tools,
             folders=(),
         )
@@ -137,6 +138,7 @@ def _file_plan(home: Home, program: Program, blank: Record, want: Wanted) -> Fil
             existed=base is not None,
             after=records.digest(after),
             changes=tuple(made),
+            before=earlier.changes if earlier else (),
             folders=earlier.folders if earlier else (),
         )
     return FilePlan(
@@ -159,8 +161,8 @@ def _base(home: Home, earlier: Record, before: bytes | None) -> bytes | None:
     text = files.text_of(earlier.path, before)
     mark, text = (files.BOM, text[1:]) if text.startswith(files.BOM) else ("", text)
     try:
-        for change in reversed(earlier.changes):
-            there = state(text, change)
+        for written in reversed(earlier.changes):
+            change, there = _seen(text, earlier, written)
             if there is State.OTHER:
                 raise Refused(
                     "entry_edited",
@@ -227,9 +229,10 @@ def _take_out(home: Home, record: Record, now: bytes, *, dry_run: bool) -> Undon
     mark, text = (files.BOM, text[1:]) if text.startswith(files.BOM) else ("", text)
     notes = ["it was changed since, so only what is ours was taken out"]
     left = False
-    for change in reversed(record.changes):
+    for written in reversed(record.changes):
+        change = written
         try:
-            there = state(text, change)
+            change, there = _seen(text, record, written)
             if there is State.SAME:
                 text = changing.unmade(text, change)
             elif there is State.OTHER:
@@ -246,6 +249,16 @@ def _take_out(home: Home, record: Record, now: bytes, *, dry_run: bool) -> Undon
     if record.existed:
         notes.append(f"the file as it was before lies at {records.backup_path(home, record)}")
     return Undone(path=record.path, role=record.role, what="left" if left else "taken_out", notes=tuple(notes))
+
+
+def _seen(text: str, record: Record, change: Change) -> tuple[Change, State]:
+    """Return what stands where a change was made: that change, or the one before it, which a crash left there."""
+    there = state(text, change)
+    if there is State.OTHER:
+        for earlier in record.before:
+            if earlier.path == change.path and state(text, earlier) is State.SAME:
+                return earlier, State.SAME
+    return change, there
 
 
 def _named(change: Change) -> str:

@@ -36,6 +36,8 @@ class Record:
     # SHA-256 of what was written: a file that still is that is restored byte for byte.
     after: str
     changes: tuple[Change, ...]
+    # What was put there before that: still ours, where a crash left it.
+    before: tuple[Change, ...]
     tools: tuple[str, ...]
     folders: tuple[Path, ...]
 
@@ -66,6 +68,7 @@ def save(home: Home, record: Record, backup: bytes | None) -> None:
         "existed": record.existed,
         "after": record.after,
         "changes": [change.to_json() for change in record.changes],
+        "before": [change.to_json() for change in record.before],
         "tools": list(record.tools),
         "folders": [os.fsdecode(folder) for folder in record.folders],
     }
@@ -128,6 +131,7 @@ def _record(path: Path, raw: bytes) -> Record:
             existed=bool(fields["existed"]),
             after=str(fields["after"]),
             changes=tuple(Change.from_json(change) for change in fields["changes"]),
+            before=tuple(Change.from_json(change) for change in fields["before"]),
             tools=tuple(str(tool) for tool in fields["tools"]),
             folders=tuple(Path(folder) for folder in fields["folders"]),
         )

@@ -390,6 +390,27 @@ def test_a_crash_before_the_file_is_written_leaves_nothing_to_undo(person: Perso
 
 
 @pytest.mark.requirement("connect.the-record-comes-first")
+@every_program
+def test_a_crash_while_connecting_again_leaves_an_entry_that_is_still_ours(person: Person, program: Program) -> None:
+    before = b"a = 1\n" if program.syntax is Syntax.TOML else b'{"a": 1}\n'
+    path = person.put(program, before)
+    person.connect(program)
+    made = person.plan(program, "--agent", "ann")[-1]
+    assert made.record is not None
+    with files.exclusive(person.home):
+        records.save(person.home, made.record, made.backup)
+    person.connect(program, "--agent", "bob")
+    assert "bob" in path.read_text()
+    made = person.plan(program, "--agent", "ann")[-1]
+    assert made.record is not None
+    with files.exclusive(person.home):
+        records.save(person.home, made.record, made.backup)
+    (undone,) = person.undo(program)
+    assert undone.what == "taken_out"
+    assert path.read_bytes() == before
+
+
+@pytest.mark.requirement("connect.the-record-comes-first")
 def test_a_record_or_backup_that_is_damaged_is_told_and_nothing_is_written(person: Person) -> None:
     codex = program_of("codex")
     path = person.put(codex, b"a = 1\n")
@@ -423,15 +444,15 @@ def test_an_unknown_program_is_refused_with_the_known_ones() -> None:
 
 
 def test_each_program_finds_its_file_where_its_own_variables_say(tmp_path: Path) -> None:
-    env = {"HOME": "/home/x"}
+    env = {"HOME": "/srv/x"}
     places = {name: str(plan.configuration_of(program, env)) for name, program in PROGRAMS.items()}
     assert places == {
-        "codex": "/home/x/.codex/config.toml",
-        "claude": "/home/x/.claude.json",
-        "opencode": "/home/x/.config/opencode/opencode.json",
-        "pi": "/home/x/.pi/agent/mcp.json",
-        "gemini": "/home/x/.gemini/settings.json",
-        "antigravity": "/home/x/.gemini/config/mcp_config.json",
+        "codex": "/srv/x/.codex/config.toml",
+        "claude": "/srv/x/.claude.json",
+        "opencode": "/srv/x/.config/opencode/opencode.json",
+        "pi": "/srv/x/.pi/agent/mcp.json",
+        "gemini": "/srv/x/.gemini/settings.json",
+        "antigravity": "/srv/x/.gemini/config/mcp_config.json",
     }
     named = {
         "codex": ("CODEX_HOME", "config.toml"),
