@@ -1,16 +1,19 @@
 """Group commit: one writer thread that turns many waiting operations into few durable transactions.
 
 Guarantees: an operation's caller is answered only after the COMMIT that holds it is durable; operations commit in the
-    order in which they were submitted; a refusal rolls back its own operation and no other; what cannot be known is
-    reported as unknown and never run again.
+order in which they were submitted; a refusal rolls back its own operation and no other; what cannot be known is
+reported as unknown and never run again.
 
 Three classes of failure, kept apart (docs/architecture/mailbox.md):
 - a `Refusal` raised by an operation: an expected answer, its savepoint is rolled back;
 - any other error before COMMIT: `NotCommitted`. Where the database rolled back the whole transaction on its own (full
   disk, interrupt), the batch is run again one operation a transaction, so that one operation's trouble stays its own;
 - an error at COMMIT itself: `OutcomeUnknown` for the whole batch. The writer stops for good and calls `on_fatal`: only
-  reopening
-  the database can tell what is on disk.
+  reopening the database can tell what is on disk.
+
+A batch is first run bare, without savepoints: half of the statements, and nearly always nothing is refused. Where
+something is, the transaction is rolled back and run again with a savepoint an operation, and so are the next
+CAUTIOUS_BATCHES.
 
 The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts no earlier
 than PACE_US_PER_OPERATION times the average batch size after the one before (at most PACE_US_MAX), which makes fewer,
@@ -36,6 +39,7 @@ BATCH_OPERATIONS_MAX: Final = 256
 PACE_US_PER_OPERATION: Final = 200
 PACE_US_MAX: Final = 2500
 PACE_US_MIN: Final = 50
+CAUTIOUS_BATCHES: Final = 16
 PACED_FROM_AVERAGE: Final = 1.5
 AVERAGE_WEIGHT: Final = 0.25
 CLOSE_MS_MAX: Final = 10_000
@@ -137,6 +141,8 @@ class Counters:
     operations: int = 0
     refused: int = 0
     skipped: int = 0
+    # Run with a savepoint an operation, because something was refused in this batch or in one shortly before.
+    cautious_batches: int = 0
     rerun_batches: int = 0
     not_committed: int = 0
     largest_batch: int = field(default=0)
@@ -174,6 +180,7 @@ class GroupCommit(Generic[Tx]):
         self._busy = False
         self._average = 1.0
         self._batch_started = 0.0
+        self._cautious = 0
         self._closing = False
         self._fatal: BaseException | None = None
         self._handover: queue.SimpleQueue[_Batch | None] = queue.SimpleQueue()
@@ -356,15 +363,30 @@ class GroupCommit(Generic[Tx]):
         counters.batches += 1
         counters.operations += len(live)
         counters.largest_batch = max(counters.largest_batch, len(live))
-        if not self._attempt(writer, batch, live):
+        if (self._cautious == 0 or len(live) == 1) and self._attempt(writer, batch, live, self._apply_bare):
+            return
+        self._cautious = CAUTIOUS_BATCHES if self._cautious == 0 else self._cautious - 1
+        self._run_cautiously(writer, batch)
+
+    def _run_cautiously(self, writer: Writer[Tx], batch: _Batch) -> None:
+        """Run a batch with a savepoint an operation, and where even that is lost, with a transaction an operation."""
+        counters, live = self.counters, batch.entries
+        counters.cautious_batches += 1
+        self._forget(live)
+        if not self._attempt(writer, batch, live, self._apply):
             counters.rerun_batches += 1
             for entry in live:
-                entry.value, entry.error = None, None
-                if not self._attempt(writer, batch, [entry]):
+                self._forget([entry])
+                if not self._attempt(writer, batch, [entry], self._apply):
                     counters.not_committed += 1
                 if batch.fatal is not None:
                     self._fail_rest(live[live.index(entry) + 1 :], batch.fatal)
                     return
+
+    @staticmethod
+    def _forget(entries: Sequence[_Entry]) -> None:
+        for entry in entries:
+            entry.value, entry.error = None, None
 
     @staticmethod
     def _outcome_unknown(batch: _Batch, entries: Sequence[_Entry], cause: BaseException) -> None:
@@ -381,8 +403,14 @@ class GroupCommit(Generic[Tx]):
             entry.error = NotCommitted("the store stopped before this operation began")
             entry.error.__cause__ = cause
 
-    def _attempt(self, writer: Writer[Tx], batch: _Batch, entries: Sequence[_Entry]) -> bool:
-        """Run `entries` in one transaction.
+    def _attempt(
+        self,
+        writer: Writer[Tx],
+        batch: _Batch,
+        entries: Sequence[_Entry],
+        apply: Callable[[Writer[Tx], Tx, _Entry], bool],
+    ) -> bool:
+        """Run `entries` in one transaction, each by `apply`.
 
         False: the transaction was lost before COMMIT and each entry carries NotCommitted.
         """
@@ -391,7 +419,7 @@ class GroupCommit(Generic[Tx]):
             if faults.ARMED:
                 faults.hit(self._points["begin.after"])
             for entry in entries:
-                if not self._apply(writer, tx, entry):
+                if not apply(writer, tx, entry):
                     raise cast("BaseException", entry.error)
             if faults.ARMED:
                 faults.hit(self._points["commit.before"])
@@ -411,6 +439,13 @@ class GroupCommit(Generic[Tx]):
             self.observe_commit(time.perf_counter() - began)
         if faults.ARMED:
             faults.hit(self._points["commit.after"])
+        return True
+
+    @staticmethod
+    def _apply_bare(writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:
+        """Run one operation without a savepoint: whatever it raises loses the transaction, and costs one more run."""
+        del writer
+        entry.value = entry.operation.apply(tx)
         return True
 
     def _apply(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:

@@ -13,6 +13,7 @@ import pytest
 from fencepost_kit import groupcommit as module
 from fencepost_kit.groupcommit import (
     BATCH_OPERATIONS_MAX,
+    CAUTIOUS_BATCHES,
     QUEUE_OPERATIONS_MAX,
     GroupCommit,
     NotCommitted,
@@ -219,6 +220,32 @@ async def test_a_refusal_rolls_back_its_own_operation_and_no_other(world: World)
     assert world.group.counters.refused == 2
 
 
+@pytest.mark.requirement("groupcommit.a-refusal-is-its-callers-own")
+async def test_a_batch_runs_bare_until_something_is_refused_and_again_some_batches_later(world: World) -> None:
+    counters = world.group.counters
+    assert await results(world.submit(Put(1), Put(2))) == [("result", 1), ("result", 2)]
+    assert counters.cautious_batches == 0
+    await results(world.submit(Put(3, error=No("no")), Put(4)))
+    assert counters.cautious_batches == 1
+    for number in range(CAUTIOUS_BATCHES):
+        assert counters.cautious_batches == 1 + number
+        await results(world.submit(Put(5), Put(6)))
+    assert counters.cautious_batches == 1 + CAUTIOUS_BATCHES
+    await results(world.submit(Put(7), Put(8)))
+    assert counters.cautious_batches == 1 + CAUTIOUS_BATCHES
+    assert world.writer.durable.count(4) == 1, "what stood beside a refusal is written once, though it was run twice"
+
+
+async def test_a_lone_operation_never_needs_a_savepoint_and_its_refusal_is_its_own(world: World) -> None:
+    await results(world.submit(Put(1, error=No("no")), Put(2)))
+    marked = world.group.counters.cautious_batches
+    assert await results(world.submit(Put(3))) == [("result", 3)]
+    assert world.group.counters.cautious_batches == marked
+    answers = await results(world.submit(Put(4, error=No("no"))))
+    assert isinstance(answers[0], No)
+    assert world.writer.durable == [2, 3]
+
+
 @pytest.mark.requirement("groupcommit.an-error-before-commit-is-not-written")
 async def test_an_error_that_leaves_the_transaction_standing_fails_its_own_operation_only(world: World) -> None:
     bug = ZeroDivisionError("a bug")
@@ -260,7 +287,8 @@ async def test_what_lost_the_transaction_once_may_pass_when_it_is_run_alone(worl
 
 @pytest.mark.requirement("groupcommit.an-error-before-commit-is-not-written")
 async def test_where_a_transaction_cannot_begin_everybody_is_refused_and_the_next_is_served(world: World) -> None:
-    trouble: list[Exception] = [OSError("busy")] * 3
+    # Bare, with savepoints, and each of the two alone.
+    trouble: list[Exception] = [OSError("busy")] * 4
     world.writer.fail_begin = lambda: trouble.pop() if trouble else None
     tasks = world.submit(Put(1), Put(2))
     answers = await results(tasks)
@@ -272,7 +300,8 @@ async def test_where_a_transaction_cannot_begin_everybody_is_refused_and_the_nex
 
 @pytest.mark.requirement("groupcommit.an-error-before-commit-is-not-written")
 async def test_a_commit_that_failed_cleanly_is_run_again_one_by_one(world: World) -> None:
-    trouble: list[Exception] = [CommitFailed("full")] * 2
+    # Bare, with savepoints, and the first alone.
+    trouble: list[Exception] = [CommitFailed("full")] * 3
     world.writer.fail_commit = lambda: trouble.pop() if trouble else None
     world.writer.clean = True
     tasks = world.submit(Put(1), Put(2), Put(3))
