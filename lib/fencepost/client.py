@@ -595,6 +595,15 @@ class Sessions(_Service["SessionsServiceAsyncStub"]):
         """Change an agent."""
         return await self._keyed(lambda stub: stub.UpdateAgent, request)
 
+    async def delete_agent(self, request: sessions.DeleteAgentRequest) -> sessions.DeleteAgentResponse:
+        """Begin to delete an agent, or tell how far that has come."""
+        return await self._keyed(lambda stub: stub.DeleteAgent, request)
+
+    async def finish_deletion(self, epoch: str, agent_id: str) -> sessions.FinishDeletionResponse:
+        """Tell that nothing of a deleted agent's mail is left; for the service that erases it."""
+        ask = sessions.FinishDeletionRequest(epoch=epoch, agent_id=agent_id)
+        return await self._asked(lambda stub: stub.FinishDeletion, ask, writes=True)
+
     async def begin_generation(self, request: sessions.BeginGenerationRequest) -> sessions.BeginGenerationResponse:
         """Begin the next life of an agent; the caller opens that generation at the mailbox next."""
         return await self._keyed(lambda stub: stub.BeginGeneration, request)

@@ -49,6 +49,10 @@ class HomeCredentialFiles:
         """Remove what lies beside a place; and an agent's folder if nothing else is in it."""
         await asyncio.to_thread(_withdraw, self._place(place), self._own_folder(place))
 
+    async def remove(self, place: Place) -> None:
+        """Remove the token in a place and what lies beside it, durably; an agent's folder too if it is empty then."""
+        await asyncio.to_thread(_remove, self._place(place), self._own_folder(place))
+
     async def offered(self, place: Place) -> bytes | None:
         """Return the hash of what lies beside a place: None for nothing, empty for something that is no token."""
         return await asyncio.to_thread(_offered, _beside(self._place(place)))
@@ -99,6 +103,14 @@ def _withdraw(place: Path, own_folder: Path | None) -> None:
     if own_folder is not None:
         with contextlib.suppress(OSError):  # not empty: the agent lives
             own_folder.rmdir()
+
+
+def _remove(place: Path, own_folder: Path | None) -> None:
+    if not place.parent.is_dir():
+        return
+    place.unlink(missing_ok=True)
+    _sync_folder(place.parent)
+    _withdraw(place, own_folder)
 
 
 def _offered(beside: Path) -> bytes | None:

@@ -15,6 +15,7 @@ from fencepost_sessions.translate import caller_from_kit
 from fencepost_sessions.usecases.begin_generation import begin_generation
 from fencepost_sessions.usecases.confirm_revision import confirm_revision
 from fencepost_sessions.usecases.create_agent import create_agent
+from fencepost_sessions.usecases.delete_agent import delete_agent, finish_deletion
 from fencepost_sessions.usecases.describe import describe
 from fencepost_sessions.usecases.ensure_project import ensure_project
 from fencepost_sessions.usecases.get_agent import get_agent
@@ -49,6 +50,8 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "ListAgents": Rule(roles=_READERS, deadline_ms_max=READ_MS_MAX),
         "GetAgent": Rule(roles=_READERS, deadline_ms_max=READ_MS_MAX),
         "UpdateAgent": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
+        "DeleteAgent": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
+        "FinishDeletion": Rule(roles=_SERVICE, deadline_ms_max=WRITE_MS_MAX),
         "BeginGeneration": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=WRITE_MS_MAX),
         "ListCredentials": Rule(roles=_OPERATOR, deadline_ms_max=READ_MS_MAX),
         "RevokeCredential": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
@@ -105,6 +108,15 @@ class SessionsServicer:
     async def UpdateAgent(self, request: pb.UpdateAgentRequest, call: Call) -> pb.UpdateAgentResponse:
         wanted = translate.update_agent_from_proto(request)
         return translate.agent_updated_to_proto(await update_agent(self._ports, caller_from_kit(call.caller), wanted))
+
+    async def DeleteAgent(self, request: pb.DeleteAgentRequest, call: Call) -> pb.DeleteAgentResponse:
+        wanted = translate.delete_agent_from_proto(request)
+        return translate.deletion_to_proto(await delete_agent(self._ports, caller_from_kit(call.caller), wanted))
+
+    async def FinishDeletion(self, request: pb.FinishDeletionRequest, call: Call) -> pb.FinishDeletionResponse:
+        caller = caller_from_kit(call.caller)
+        revision = await finish_deletion(self._ports, caller, epoch=request.epoch, agent_id=request.agent_id)
+        return pb.FinishDeletionResponse(revision=revision)
 
     async def BeginGeneration(self, request: pb.BeginGenerationRequest, call: Call) -> pb.BeginGenerationResponse:
         wanted = translate.begin_generation_from_proto(request)

@@ -13,7 +13,7 @@ from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost_kit import identity
 from fencepost_kit.refusal import Refusal
 from fencepost_sessions.domain import refusals
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, AgentState
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Step
 from fencepost_sessions.domain.identifiers import uuid_text
@@ -22,6 +22,7 @@ from fencepost_sessions.domain.projects import Project
 from fencepost_sessions.domain.roles import Caller, Role
 from fencepost_sessions.usecases.begin_generation import BeginGeneration, GenerationBegun
 from fencepost_sessions.usecases.create_agent import AgentCreated, CreateAgent
+from fencepost_sessions.usecases.delete_agent import DeleteAgent, DeletionShown
 from fencepost_sessions.usecases.describe import Description
 from fencepost_sessions.usecases.ensure_project import EnsureProject, ProjectStands
 from fencepost_sessions.usecases.get_agent import AgentShown
@@ -45,6 +46,9 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.NotFound: grpc.StatusCode.NOT_FOUND,
         refusals.NameTaken: grpc.StatusCode.ALREADY_EXISTS,
         refusals.IdempotencyConflict: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.ConfirmationMismatch: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.AgentDeleted: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.NameQuarantined: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.ConflictingKind: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.EpochMismatch: grpc.StatusCode.FAILED_PRECONDITION,
@@ -111,6 +115,7 @@ def agent_to_proto(agent: Agent) -> pb.Agent:
         generation=agent.generation,
         created_at_ms=agent.created_at_ms,
         revision=agent.revision,
+        state=pb.AGENT_STATE_DELETING if agent.state is AgentState.DELETING else pb.AGENT_STATE_ACTIVE,
     )
 
 
@@ -218,6 +223,18 @@ def agent_updated_to_proto(answer: AgentUpdated) -> pb.UpdateAgentResponse:
     return pb.UpdateAgentResponse(agent=agent_to_proto(answer.agent), duplicate=answer.duplicate)
 
 
+def delete_agent_from_proto(request: pb.DeleteAgentRequest) -> DeleteAgent:
+    """Return which agent is to be deleted."""
+    return DeleteAgent(
+        idempotency_key=request.idempotency_key, agent_id=request.agent_id, confirm_name=request.confirm_name
+    )
+
+
+def deletion_to_proto(shown: DeletionShown) -> pb.DeleteAgentResponse:
+    """Return how far a deletion has come."""
+    return pb.DeleteAgentResponse(agent=agent_to_proto(shown.agent), duplicate=shown.duplicate, finished=shown.finished)
+
+
 def begin_generation_from_proto(request: pb.BeginGenerationRequest) -> BeginGeneration:
     """Return which life is to begin."""
     return BeginGeneration(
@@ -271,4 +288,5 @@ def step_to_proto(step: Step) -> pb.WatchDirectoryResponse:
         agents=[agent_to_proto(agent) for agent in step.agents],
         credentials=[credential_to_service(credential) for credential in step.credentials],
         removed_credential_ids=[uuid_text(removal.credential_id) for removal in step.removals],
+        removed_agent_ids=[uuid_text(tombstone.agent_id) for tombstone in step.tombstones],
     )

@@ -52,6 +52,8 @@ class Mirror:
         self.credentials |= {one.credential_id: one for one in step.credentials}
         for credential_id in step.removed_credential_ids:
             self.credentials.pop(credential_id, None)
+        for agent_id in step.removed_agent_ids:
+            self.agents.pop(agent_id, None)
         if step.revision:
             assert step.revision >= self.revision or step.snapshot_end
             self.revision = step.revision

@@ -30,6 +30,8 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "ListAgents": ("agent", "coordinator", "operator"),
     "GetAgent": ("agent", "coordinator", "operator"),
     "UpdateAgent": ("operator",),
+    "DeleteAgent": ("operator",),
+    "FinishDeletion": ("service",),
     "BeginGeneration": ("operator", "service"),
     "ListCredentials": ("operator",),
     "RevokeCredential": ("operator",),

@@ -44,6 +44,30 @@ PROJECT_KIND_FOLDER: ProjectKind.ValueType  # 2
 """A plain folder."""
 Global___ProjectKind: _TypeAlias = ProjectKind  # noqa: Y015
 
+class _AgentState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AgentStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AgentState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    AGENT_STATE_UNSPECIFIED: _AgentState.ValueType  # 0
+    """Sent by versions that could not delete; means active."""
+    AGENT_STATE_ACTIVE: _AgentState.ValueType  # 1
+    """It may act, as far as its credentials go."""
+    AGENT_STATE_DELETING: _AgentState.ValueType  # 2
+    """It has no credential and gets none; its mail is being closed and erased. Its name is taken until that has ended."""
+
+class AgentState(_AgentState, metaclass=_AgentStateEnumTypeWrapper):
+    """How far an agent is from its end."""
+
+AGENT_STATE_UNSPECIFIED: AgentState.ValueType  # 0
+"""Sent by versions that could not delete; means active."""
+AGENT_STATE_ACTIVE: AgentState.ValueType  # 1
+"""It may act, as far as its credentials go."""
+AGENT_STATE_DELETING: AgentState.ValueType  # 2
+"""It has no credential and gets none; its mail is being closed and erased. Its name is taken until that has ended."""
+Global___AgentState: _TypeAlias = AgentState  # noqa: Y015
+
 @_typing.final
 class Project(_message.Message):
     """A project: the scope of agent names and of record order."""
@@ -97,6 +121,7 @@ class Agent(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """UUID."""
     project_id: _builtins.str
@@ -115,6 +140,8 @@ class Agent(_message.Message):
     """When it was created, Unix milliseconds."""
     revision: _builtins.int
     """Directory revision of the last change to this agent."""
+    state: Global___AgentState.ValueType
+    """Whether it is being deleted."""
     def __init__(
         self,
         *,
@@ -127,10 +154,11 @@ class Agent(_message.Message):
         generation: _builtins.int = ...,
         created_at_ms: _builtins.int = ...,
         revision: _builtins.int = ...,
+        state: Global___AgentState.ValueType = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "created_at_ms", b"created_at_ms", "generation", b"generation", "name", b"name", "project_id", b"project_id", "provider", b"provider", "revision", b"revision", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "created_at_ms", b"created_at_ms", "generation", b"generation", "name", b"name", "project_id", b"project_id", "provider", b"provider", "revision", b"revision", "role", b"role", "state", b"state", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -676,6 +704,116 @@ class UpdateAgentResponse(_message.Message):
 Global___UpdateAgentResponse: _TypeAlias = UpdateAgentResponse  # noqa: Y015
 
 @_typing.final
+class DeleteAgentRequest(_message.Message):
+    """Names the agent to delete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    CONFIRM_NAME_FIELD_NUMBER: _builtins.int
+    idempotency_key: _builtins.str
+    """1 to 256 bytes."""
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    confirm_name: _builtins.str
+    """The agent's name as it is shown now, typed again; anything else is refused as confirmation_mismatch."""
+    def __init__(
+        self,
+        *,
+        idempotency_key: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        confirm_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "confirm_name", b"confirm_name", "idempotency_key", b"idempotency_key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAgentRequest: _TypeAlias = DeleteAgentRequest  # noqa: Y015
+
+@_typing.final
+class DeleteAgentResponse(_message.Message):
+    """How far a deletion has come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    FINISHED_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True where an earlier call began the deletion."""
+    finished: _builtins.bool
+    """True once the agent's mail is closed and erased and its row is gone; false: asked for, under way. Asking again tells."""
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent as the deletion found it, its state deleting."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+        duplicate: _builtins.bool = ...,
+        finished: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "duplicate", b"duplicate", "finished", b"finished"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteAgentResponse: _TypeAlias = DeleteAgentResponse  # noqa: Y015
+
+@_typing.final
+class FinishDeletionRequest(_message.Message):
+    """Tells that nothing of an agent's mail is left."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EPOCH_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    epoch: _builtins.str
+    """The directory epoch in which the deletion was seen; another is refused as epoch_mismatch."""
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    def __init__(
+        self,
+        *,
+        epoch: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "epoch", b"epoch"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishDeletionRequest: _TypeAlias = FinishDeletionRequest  # noqa: Y015
+
+@_typing.final
+class FinishDeletionResponse(_message.Message):
+    """Acknowledges the end of a deletion."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REVISION_FIELD_NUMBER: _builtins.int
+    revision: _builtins.int
+    """The directory revision that carries the removal."""
+    def __init__(
+        self,
+        *,
+        revision: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["revision", b"revision"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FinishDeletionResponse: _TypeAlias = FinishDeletionResponse  # noqa: Y015
+
+@_typing.final
 class BeginGenerationRequest(_message.Message):
     """Begins another life."""
 
@@ -988,6 +1126,7 @@ class WatchDirectoryResponse(_message.Message):
     AGENTS_FIELD_NUMBER: _builtins.int
     CREDENTIALS_FIELD_NUMBER: _builtins.int
     REMOVED_CREDENTIAL_IDS_FIELD_NUMBER: _builtins.int
+    REMOVED_AGENT_IDS_FIELD_NUMBER: _builtins.int
     epoch: _builtins.str
     """The directory's epoch."""
     revision: _builtins.int
@@ -1010,6 +1149,12 @@ class WatchDirectoryResponse(_message.Message):
     def removed_credential_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """UUIDs of removed credentials, at most 500 a message."""
 
+    @_builtins.property
+    def removed_agent_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """UUIDs of agents whose deletion has ended, at most 500 a message. A whole directory leaves them out: that an agent is not named
+        there is no reason to erase anything.
+        """
+
     def __init__(
         self,
         *,
@@ -1020,10 +1165,11 @@ class WatchDirectoryResponse(_message.Message):
         agents: _abc.Iterable[Global___Agent] | None = ...,
         credentials: _abc.Iterable[Global___Credential] | None = ...,
         removed_credential_ids: _abc.Iterable[_builtins.str] | None = ...,
+        removed_agent_ids: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "credentials", b"credentials", "epoch", b"epoch", "removed_credential_ids", b"removed_credential_ids", "revision", b"revision", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agents", b"agents", "credentials", b"credentials", "epoch", b"epoch", "removed_agent_ids", b"removed_agent_ids", "removed_credential_ids", b"removed_credential_ids", "revision", b"revision", "snapshot_begin", b"snapshot_begin", "snapshot_end", b"snapshot_end"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

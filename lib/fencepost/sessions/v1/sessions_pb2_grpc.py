@@ -77,6 +77,16 @@ class SessionsServiceStub:
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentRequest.SerializeToString,
                 response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentResponse.FromString,
                 _registered_method=True)
+        self.DeleteAgent = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/DeleteAgent',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentResponse.FromString,
+                _registered_method=True)
+        self.FinishDeletion = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/FinishDeletion',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionResponse.FromString,
+                _registered_method=True)
         self.BeginGeneration = channel.unary_unary(
                 '/fencepost.sessions.v1.SessionsService/BeginGeneration',
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationRequest.SerializeToString,
@@ -176,6 +186,22 @@ class SessionsServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def DeleteAgent(self, request, context):
+        """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
+        answers how far that has come. Operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def FinishDeletion(self, request, context):
+        """Ends the deletion of an agent whose mail is closed and erased: its name is free 60 s later, its UUID never again. Service
+        "mailbox" only.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def BeginGeneration(self, request, context):
         """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
         MailboxService.OpenGeneration next, before anything is launched. Operator or service.
@@ -268,6 +294,16 @@ def add_SessionsServiceServicer_to_server(servicer, server):
                     servicer.UpdateAgent,
                     request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentRequest.FromString,
                     response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentResponse.SerializeToString,
+            ),
+            'DeleteAgent': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteAgent,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentResponse.SerializeToString,
+            ),
+            'FinishDeletion': grpc.unary_unary_rpc_method_handler(
+                    servicer.FinishDeletion,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionResponse.SerializeToString,
             ),
             'BeginGeneration': grpc.unary_unary_rpc_method_handler(
                     servicer.BeginGeneration,
@@ -524,6 +560,60 @@ class SessionsService:
             '/fencepost.sessions.v1.SessionsService/UpdateAgent',
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentRequest.SerializeToString,
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteAgent(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/DeleteAgent',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.DeleteAgentResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FinishDeletion(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/FinishDeletion',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.FinishDeletionResponse.FromString,
             options,
             channel_credentials,
             insecure,

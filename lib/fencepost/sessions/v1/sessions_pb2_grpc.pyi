@@ -52,6 +52,14 @@ class SessionsServiceStub:
     """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
     UpdateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]
     """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+    DeleteAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.DeleteAgentRequest, _sessions_pb2.DeleteAgentResponse]
+    """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
+    answers how far that has come. Operator.
+    """
+    FinishDeletion: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.FinishDeletionRequest, _sessions_pb2.FinishDeletionResponse]
+    """Ends the deletion of an agent whose mail is closed and erased: its name is free 60 s later, its UUID never again. Service
+    "mailbox" only.
+    """
     BeginGeneration: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.BeginGenerationRequest, _sessions_pb2.BeginGenerationResponse]
     """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
     MailboxService.OpenGeneration next, before anything is launched. Operator or service.
@@ -93,6 +101,14 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]  # type: ignore[assignment]
     """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+    DeleteAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.DeleteAgentRequest, _sessions_pb2.DeleteAgentResponse]  # type: ignore[assignment]
+    """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
+    answers how far that has come. Operator.
+    """
+    FinishDeletion: _aio.UnaryUnaryMultiCallable[_sessions_pb2.FinishDeletionRequest, _sessions_pb2.FinishDeletionResponse]  # type: ignore[assignment]
+    """Ends the deletion of an agent whose mail is closed and erased: its name is free 60 s later, its UUID never again. Service
+    "mailbox" only.
+    """
     BeginGeneration: _aio.UnaryUnaryMultiCallable[_sessions_pb2.BeginGenerationRequest, _sessions_pb2.BeginGenerationResponse]  # type: ignore[assignment]
     """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
     MailboxService.OpenGeneration next, before anything is launched. Operator or service.
@@ -179,6 +195,26 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.UpdateAgentResponse, _abc.Awaitable[_sessions_pb2.UpdateAgentResponse]]:
         """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+
+    @_abc_1.abstractmethod
+    def DeleteAgent(
+        self,
+        request: _sessions_pb2.DeleteAgentRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.DeleteAgentResponse, _abc.Awaitable[_sessions_pb2.DeleteAgentResponse]]:
+        """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
+        answers how far that has come. Operator.
+        """
+
+    @_abc_1.abstractmethod
+    def FinishDeletion(
+        self,
+        request: _sessions_pb2.FinishDeletionRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.FinishDeletionResponse, _abc.Awaitable[_sessions_pb2.FinishDeletionResponse]]:
+        """Ends the deletion of an agent whose mail is closed and erased: its name is free 60 s later, its UUID never again. Service
+        "mailbox" only.
+        """
 
     @_abc_1.abstractmethod
     def BeginGeneration(

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import enum
+import unicodedata
 from dataclasses import dataclass, replace
 
 from fencepost_sessions.domain.limits import AGENTS_PER_PROJECT_MAX, PROVIDER_BYTES_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.names import Name, flaw_of
-from fencepost_sessions.domain.refusals import InvalidProvider, LimitReached, StaleGeneration
+from fencepost_sessions.domain.refusals import (
+    AgentDeleted,
+    ConfirmationMismatch,
+    InvalidProvider,
+    InvalidState,
+    LimitReached,
+    StaleGeneration,
+)
 from fencepost_sessions.domain.roles import Role
 
 GENERATION_FIRST = 1
+
+
+class AgentState(enum.IntEnum):
+    """How far an agent is from its end; the numbers are stored, and those of fencepost.sessions.v1.AgentState."""
+
+    ACTIVE = 1
+    DELETING = 2
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,6 +41,17 @@ class Agent:
     workspace: str
     generation: int
     created_at_ms: int
+    revision: int
+    state: AgentState = AgentState.ACTIVE
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tombstone:
+    """What is left of a deleted agent. Kept for ever."""
+
+    agent_id: bytes
+    project_id: bytes
+    deleted_at_ms: int
     revision: int
 
 
@@ -88,6 +115,53 @@ def next_life(agent: Agent, *, expected_generation: int, revision: int) -> Agent
             state={"generation": str(agent.generation)},
         )
     return replace(agent, generation=agent.generation + 1, revision=revision)
+
+
+def check_active(agent: Agent) -> Agent:
+    """Return an agent that may be changed and live on.
+
+    Raises:
+        AgentDeleted: it is being deleted.
+    """
+    if agent.state is AgentState.DELETING:
+        raise deleted_agent("is being deleted")
+    return agent
+
+
+def deleted_agent(what: str) -> AgentDeleted:
+    """Return the refusal of whatever is asked for an agent that `what` says."""
+    return AgentDeleted(
+        f"the agent {what}; nothing was written", hint="Create another agent: a deleted one does not come back."
+    )
+
+
+def deleting(agent: Agent, *, confirm_name: str, revision: int) -> Agent:
+    """Return the agent with its deletion begun; the very same value where it was begun before.
+
+    Raises:
+        ConfirmationMismatch: `confirm_name` is not the agent's name as it is shown now, letter by letter.
+    """
+    if unicodedata.normalize("NFC", confirm_name) != agent.name:
+        raise ConfirmationMismatch(
+            "the name typed for confirmation is not the agent's; nothing was written",
+            hint="Look at the agent again, and type its name exactly as it is shown.",
+        )
+    if agent.state is AgentState.DELETING:
+        return agent
+    return replace(agent, state=AgentState.DELETING, revision=revision)
+
+
+def check_may_finish(agent: Agent) -> None:
+    """Let an agent's deletion end.
+
+    Raises:
+        InvalidState: nobody asked for its deletion.
+    """
+    if agent.state is not AgentState.DELETING:
+        raise InvalidState(
+            "the agent is not being deleted; nothing was written",
+            hint="Keep what you have of it: the directory may have been put back to an earlier state.",
+        )
 
 
 def check_room_for_agent(standing: int) -> None:

@@ -2,8 +2,8 @@
 
 A follower that holds revision R of this epoch gets what changed after R, in revision order. Each row carries the
 revision of its last change, so that a row which changed twice is sent once, at its later revision. Removed
-credentials are kept by revision; once removals up to a revision `floor` have been forgotten, a follower below it gets
-the whole directory again.
+credentials and agents are kept by revision, agents for ever; once removals of credentials up to a revision `floor`
+have been forgotten, a follower below it gets the whole directory again.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
-from fencepost_sessions.domain.agents import Agent, agent_bytes
+from fencepost_sessions.domain.agents import Agent, Tombstone, agent_bytes
 from fencepost_sessions.domain.credentials import Credential, credential_bytes
 from fencepost_sessions.domain.limits import CHANGES_PER_MESSAGE_MAX
 from fencepost_sessions.domain.paging import fitting
@@ -62,6 +62,7 @@ class Step:
     agents: tuple[Agent, ...] = ()
     credentials: tuple[Credential, ...] = ()
     removals: tuple[Removal, ...] = ()
+    tombstones: tuple[Tombstone, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,6 +72,7 @@ class Changes:
     agents: Sequence[Agent]
     credentials: Sequence[Credential]
     removals: Sequence[Removal]
+    tombstones: Sequence[Tombstone] = ()
 
 
 def needs_snapshot(directory: Directory, held: int) -> bool:
@@ -106,6 +108,7 @@ def step_of_changes(directory: Directory, changes: Changes) -> Step:
         _last_whole(changes.agents, agent_bytes),
         _last_whole(changes.credentials, credential_bytes),
         _last_whole(changes.removals, removal_bytes),
+        _last_whole(changes.tombstones, removal_bytes),
     )
     return Step(
         epoch=directory.epoch,
@@ -113,10 +116,11 @@ def step_of_changes(directory: Directory, changes: Changes) -> Step:
         agents=tuple(_until(changes.agents, upto)),
         credentials=tuple(_until(changes.credentials, upto)),
         removals=tuple(_until(changes.removals, upto)),
+        tombstones=tuple(_until(changes.tombstones, upto)),
     )
 
 
-def removal_bytes(_removal: Removal) -> int:
+def removal_bytes(_removal: Removal | Tombstone) -> int:
     """Return at least the bytes that a removal takes in a message."""
     return UUID_TEXT_BYTES
 

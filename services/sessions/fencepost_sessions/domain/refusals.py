@@ -108,6 +108,24 @@ class LimitReached(Refusal):
     reason = "limit_reached"
 
 
+class AgentDeleted(Refusal):
+    """The agent is being deleted, or was."""
+
+    reason = "agent_deleted"
+
+
+class ConfirmationMismatch(Refusal):
+    """The name typed for confirmation is not the agent's."""
+
+    reason = "confirmation_mismatch"
+
+
+class InvalidState(Refusal):
+    """The agent is not where this step of its deletion begins."""
+
+    reason = "invalid_state"
+
+
 class InvalidRevision(Refusal):
     """A follower speaks of a revision that this directory has not reached."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol, TypeVar
 
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, Tombstone
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Changes, Directory, Removal
 from fencepost_sessions.domain.idempotency import FirstAnswer, Key
@@ -47,6 +47,10 @@ class Reading(Protocol):
 
     def agent(self, agent_id: bytes) -> Agent | None:
         """Return an agent."""
+        ...
+
+    def tombstone(self, agent_id: bytes) -> Tombstone | None:
+        """Return what is left of a deleted agent."""
         ...
 
     def agents_of_key(self, key: str, *, project_id: bytes | None, rows: int) -> Sequence[Agent]:
@@ -123,6 +127,10 @@ class Writing(Reading, Protocol):
 
     def update_agent(self, before: Agent, after: Agent) -> None:
         """Replace an agent that is still as it was read."""
+        ...
+
+    def bury_agent(self, agent: Agent, tombstone: Tombstone) -> None:
+        """Put a tombstone in place of an agent that is still as it was read and has no credential."""
         ...
 
     def put_released_name(self, project_id: bytes, released: ReleasedName) -> None:

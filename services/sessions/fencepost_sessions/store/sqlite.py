@@ -16,7 +16,7 @@ from typing import Any, Final, TypeVar
 from fencepost_kit import faults, logs
 from fencepost_kit.groupcommit import GroupCommit, NotCommitted
 from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, AgentState, Tombstone
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Changes, Directory, Removal
 from fencepost_sessions.domain.idempotency import FirstAnswer, Key
@@ -66,7 +66,7 @@ def _project(row: Row) -> Project:
 
 
 def _agent(row: Row) -> Agent:
-    agent_id, project_id, name, name_key, role, provider, workspace, generation, created_at_ms, revision = row
+    agent_id, project_id, name, name_key, role, provider, workspace, generation, created_at_ms, revision, state = row
     return Agent(
         agent_id=agent_id,
         project_id=project_id,
@@ -78,7 +78,13 @@ def _agent(row: Row) -> Agent:
         generation=generation,
         created_at_ms=created_at_ms,
         revision=revision,
+        state=AgentState(state),
     )
+
+
+def _tombstone(row: Row) -> Tombstone:
+    agent_id, project_id, deleted_at_ms, revision = row
+    return Tombstone(agent_id=agent_id, project_id=project_id, deleted_at_ms=deleted_at_ms, revision=revision)
 
 
 def _credential(row: Row) -> Credential:
@@ -134,6 +140,10 @@ class SqliteReading:
     def agent(self, agent_id: bytes) -> Agent | None:
         """Return an agent."""
         return self._one("AGENT_BY_ID", _agent, w_agent_id=agent_id)
+
+    def tombstone(self, agent_id: bytes) -> Tombstone | None:
+        """Return what is left of a deleted agent."""
+        return self._one("TOMBSTONE_BY_ID", _tombstone, w_agent_id=agent_id)
 
     def agents_of_key(self, key: str, *, project_id: bytes | None, rows: int) -> Sequence[Agent]:
         """Return up to `rows` agents whose name has this key: of one project, or of all."""
@@ -201,6 +211,7 @@ class SqliteReading:
             agents=self._all("AGENT_AFTER_REVISION", _agent, after=revision, rows=rows),
             credentials=self._all("CREDENTIAL_AFTER_REVISION", _credential, after=revision, rows=rows),
             removals=self._all("REMOVAL_AFTER_REVISION", _removal, after=revision, rows=rows),
+            tombstones=self._all("TOMBSTONE_AFTER_REVISION", _tombstone, after=revision, rows=rows),
         )
 
     def first_answer(self, key: Key) -> FirstAnswer | None:
@@ -261,6 +272,18 @@ class SqliteWriting(SqliteReading):
     def update_agent(self, before: Agent, after: Agent) -> None:
         """Replace an agent that is still as it was read."""
         self._write(1, "AGENT_UPDATE", w_agent_id=before.agent_id, w_revision=before.revision, **_agent_changes(after))
+
+    def bury_agent(self, agent: Agent, tombstone: Tombstone) -> None:
+        """Put a tombstone in place of an agent that is still as it was read and has no credential."""
+        self._write(1, "AGENT_DELETE", w_agent_id=agent.agent_id, w_revision=agent.revision)
+        self._write(
+            1,
+            "TOMBSTONE_INSERT",
+            v_agent_id=tombstone.agent_id,
+            v_project_id=tombstone.project_id,
+            v_deleted_at_ms=tombstone.deleted_at_ms,
+            v_revision=tombstone.revision,
+        )
 
     def put_released_name(self, project_id: bytes, released: ReleasedName) -> None:
         """Note that a name was given up."""
@@ -354,6 +377,7 @@ def _agent_changes(agent: Agent) -> dict[str, object]:
         "v_workspace": agent.workspace,
         "v_generation": agent.generation,
         "v_revision": agent.revision,
+        "v_state": int(agent.state),
     }
 
 

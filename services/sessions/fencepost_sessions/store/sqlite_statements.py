@@ -28,41 +28,53 @@ INSERT INTO project (number, project_id, kind, location, name, created_at_ms) VA
 :v_kind, :v_location, :v_name, :v_created_at_ms)"""
 AGENT_BY_ID: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.agent_id = :w_agent_id"""
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.agent_id = :w_agent_id"""
 AGENT_BY_KEY: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.name_key = :w_name_key ORDER BY
-agent.agent_id LIMIT :rows OFFSET 0"""
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.name_key = :w_name_key
+ORDER BY agent.agent_id LIMIT :rows OFFSET 0"""
 AGENT_BY_KEY_IN_PROJECT: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.project_id = :w_project_id AND
-agent.name_key = :w_name_key ORDER BY agent.agent_id LIMIT :rows OFFSET 0"""
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.project_id = :w_project_id
+AND agent.name_key = :w_name_key ORDER BY agent.agent_id LIMIT :rows OFFSET 0"""
 AGENT_PAGE: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE (agent.name_key, agent.agent_id) >
-(:after_key, :after_id) ORDER BY agent.name_key, agent.agent_id LIMIT :rows OFFSET 0"""
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE (agent.name_key, agent.agent_id)
+> (:after_key, :after_id) ORDER BY agent.name_key, agent.agent_id LIMIT :rows OFFSET 0"""
 AGENT_PAGE_OF_PROJECT: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.project_id = :w_project_id AND
-(agent.name_key, agent.agent_id) > (:after_key, :after_id) ORDER BY agent.name_key, agent.agent_id LIMIT :rows
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.project_id = :w_project_id
+AND (agent.name_key, agent.agent_id) > (:after_key, :after_id) ORDER BY agent.name_key, agent.agent_id LIMIT :rows
 OFFSET 0"""
 AGENT_AFTER_ID: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.agent_id > :after_id ORDER BY
-agent.agent_id LIMIT :rows OFFSET 0"""
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.agent_id > :after_id ORDER
+BY agent.agent_id LIMIT :rows OFFSET 0"""
 AGENT_AFTER_REVISION: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
-agent.generation, agent.created_at_ms, agent.revision FROM agent WHERE agent.revision > :after ORDER BY
+agent.generation, agent.created_at_ms, agent.revision, agent.state FROM agent WHERE agent.revision > :after ORDER BY
 agent.revision LIMIT :rows OFFSET 0"""
 AGENT_COUNT: Final = """\
 SELECT count(*) AS count_1 FROM agent WHERE agent.project_id = :w_project_id"""
 AGENT_INSERT: Final = """\
 INSERT INTO agent (agent_id, project_id, name, name_key, role, provider, workspace, generation, created_at_ms,
-revision) VALUES (:v_agent_id, :v_project_id, :v_name, :v_name_key, :v_role, :v_provider, :v_workspace,
-:v_generation, :v_created_at_ms, :v_revision)"""
+revision, state) VALUES (:v_agent_id, :v_project_id, :v_name, :v_name_key, :v_role, :v_provider, :v_workspace,
+:v_generation, :v_created_at_ms, :v_revision, :v_state)"""
 AGENT_UPDATE: Final = """\
 UPDATE agent SET name=:v_name, name_key=:v_name_key, role=:v_role, provider=:v_provider, workspace=:v_workspace,
-generation=:v_generation, revision=:v_revision WHERE agent.agent_id = :w_agent_id AND agent.revision = :w_revision"""
+generation=:v_generation, revision=:v_revision, state=:v_state WHERE agent.agent_id = :w_agent_id AND agent.revision
+= :w_revision"""
+AGENT_DELETE: Final = """\
+DELETE FROM agent WHERE agent.agent_id = :w_agent_id AND agent.revision = :w_revision"""
+TOMBSTONE_BY_ID: Final = """\
+SELECT agent_tombstone.agent_id, agent_tombstone.project_id, agent_tombstone.deleted_at_ms, agent_tombstone.revision
+FROM agent_tombstone WHERE agent_tombstone.agent_id = :w_agent_id"""
+TOMBSTONE_INSERT: Final = """\
+INSERT INTO agent_tombstone (agent_id, project_id, deleted_at_ms, revision) VALUES (:v_agent_id, :v_project_id,
+:v_deleted_at_ms, :v_revision)"""
+TOMBSTONE_AFTER_REVISION: Final = """\
+SELECT agent_tombstone.agent_id, agent_tombstone.project_id, agent_tombstone.deleted_at_ms, agent_tombstone.revision
+FROM agent_tombstone WHERE agent_tombstone.revision > :after ORDER BY agent_tombstone.revision LIMIT :rows OFFSET 0"""
 RELEASED_BY_KEY: Final = """\
 SELECT released_name.project_id, released_name.name_key, released_name.agent_id, released_name.released_at_ms FROM
 released_name WHERE released_name.project_id = :w_project_id AND released_name.name_key = :w_name_key"""

@@ -24,6 +24,7 @@ from sqlalchemy import (
 
 from fencepost_sessions.store.tables import (
     AgentRow,
+    AgentTombstoneRow,
     CredentialRow,
     DirectoryRow,
     IdempotencyRow,
@@ -43,6 +44,7 @@ def _table(declared: type[Declared]) -> Table:
 DIRECTORY: Final = _table(DirectoryRow)
 PROJECT: Final = _table(ProjectRow)
 AGENT: Final = _table(AgentRow)
+TOMBSTONE: Final = _table(AgentTombstoneRow)
 RELEASED: Final = _table(ReleasedNameRow)
 CREDENTIAL: Final = _table(CredentialRow)
 REMOVAL: Final = _table(RemovalRow)
@@ -96,12 +98,22 @@ AGENT_AFTER_ID: Final = _page(select(AGENT).where(AGENT.c.agent_id > bindparam("
 AGENT_AFTER_REVISION: Final = _page(select(AGENT).where(AGENT.c.revision > bindparam("after")), AGENT.c.revision)
 AGENT_COUNT: Final = select(func.count()).select_from(AGENT).where(_is(AGENT, "project_id"))
 AGENT_INSERT: Final = _inserting(AGENT)
-_AGENT_CHANGES = ("name", "name_key", "role", "provider", "workspace", "generation", "revision")
+_AGENT_CHANGES = ("name", "name_key", "role", "provider", "workspace", "generation", "revision", "state")
 AGENT_UPDATE: Final = (
     update(AGENT)
     .values({column: bindparam(f"v_{column}") for column in _AGENT_CHANGES})
     # The decision rested on this revision of the agent: any other row means that somebody wrote in between.
     .where(_is(AGENT, "agent_id", "revision"))
+)
+
+AGENT_DELETE: Final = delete(AGENT).where(_is(AGENT, "agent_id", "revision"))
+
+# --- tombstones ------------------------------------------------------------------------------------------------------
+
+TOMBSTONE_BY_ID: Final = select(TOMBSTONE).where(_is(TOMBSTONE, "agent_id"))
+TOMBSTONE_INSERT: Final = _inserting(TOMBSTONE)
+TOMBSTONE_AFTER_REVISION: Final = _page(
+    select(TOMBSTONE).where(TOMBSTONE.c.revision > bindparam("after")), TOMBSTONE.c.revision
 )
 
 # --- released names --------------------------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ its last change.
 
 from __future__ import annotations
 
-from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import CheckConstraint, Column, ForeignKey, Index, Integer, LargeBinary, Text, UniqueConstraint, text
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
@@ -63,6 +63,20 @@ class AgentRow(Table, table=True):
     workspace: str = Field(sa_column=Column("workspace", Text, nullable=False))
     generation: int = Field(sa_column=Column("generation", Integer, nullable=False))
     created_at_ms: int = Field(sa_column=Column("created_at_ms", Integer, nullable=False))
+    revision: int = Field(sa_column=Column("revision", Integer, nullable=False))
+    # Added by a migration, so the rows that stood then need a value.
+    state: int = Field(sa_column=Column("state", Integer, nullable=False, server_default=text("1")))
+
+
+class AgentTombstoneRow(Table, table=True):
+    """What is left of a deleted agent, kept for ever so that its UUID is never reused."""
+
+    __tablename__ = "agent_tombstone"
+    __table_args__ = (Index("agent_tombstone_revision", "revision"), {"sqlite_with_rowid": False})
+
+    agent_id: bytes = Field(sa_column=Column("agent_id", LargeBinary, primary_key=True))
+    project_id: bytes = Field(sa_column=Column("project_id", LargeBinary, nullable=False))
+    deleted_at_ms: int = Field(sa_column=Column("deleted_at_ms", Integer, nullable=False))
     revision: int = Field(sa_column=Column("revision", Integer, nullable=False))
 
 

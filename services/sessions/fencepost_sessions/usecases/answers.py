@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, AgentState
 from fencepost_sessions.domain.projects import Project, ProjectKind
 from fencepost_sessions.domain.roles import Role
 
@@ -23,6 +23,7 @@ def words_of_agent(agent: Agent) -> dict[str, object]:
         "generation": agent.generation,
         "created_at_ms": agent.created_at_ms,
         "revision": agent.revision,
+        "state": int(agent.state),
     }
 
 
@@ -33,6 +34,8 @@ def agent_of_words(words: Mapping[str, object]) -> Agent:
         agent_id=bytes.fromhex(known.pop("agent_id")),
         project_id=bytes.fromhex(known.pop("project_id")),
         role=Role(known.pop("role")),
+        # Words of versions that could not delete have none.
+        state=AgentState(known.pop("state", AgentState.ACTIVE)),
         **known,
     )
 

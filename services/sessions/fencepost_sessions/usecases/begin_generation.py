@@ -12,7 +12,7 @@ from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_con
 from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.roles import Caller
 from fencepost_sessions.store.protocol import Reading, Writing
-from fencepost_sessions.usecases.loading import existing_agent
+from fencepost_sessions.usecases.loading import active_agent
 from fencepost_sessions.usecases.ports import Ports
 
 _log = logs.get(__name__)
@@ -52,14 +52,14 @@ class _Beginning:
         if first is not None:
             generation = cast("Any", same_content(first, self.key)["generation"])
             return GenerationBegun(generation=int(generation), duplicate=True)
-        next_life(existing_agent(reading, self.agent_id), expected_generation=self.expected_generation, revision=0)
+        next_life(active_agent(reading, self.agent_id), expected_generation=self.expected_generation, revision=0)
         return None
 
     def apply(self, tx: Writing, /) -> GenerationBegun:
         earlier = self.rehearse(tx)
         if earlier is not None:
             return earlier
-        before = existing_agent(tx, self.agent_id)
+        before = active_agent(tx, self.agent_id)
         after = next_life(before, expected_generation=self.expected_generation, revision=tx.next_revision())
         tx.update_agent(before, after)
         tx.insert_credential(credential_of_agent(after, self.minted))
@@ -73,7 +73,8 @@ async def begin_generation(ports: Ports, caller: Caller, request: BeginGeneratio
     """Return the begun generation and the path of its credential; both are on disk, the new token in place of the old.
 
     Raises:
-        Malformed, InvalidIdempotencyKey, IdempotencyConflict, NotFound, StaleGeneration: nothing is written.
+        Malformed, InvalidIdempotencyKey, IdempotencyConflict, NotFound, AgentDeleted, StaleGeneration: nothing is
+            written.
     """
     key = idempotency_key(
         scope=caller.scope,

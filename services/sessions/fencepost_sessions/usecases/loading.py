@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fencepost_kit.refusal import PermissionDenied
-from fencepost_sessions.domain.agents import Agent
+from fencepost_sessions.domain.agents import Agent, check_active, deleted_agent
 from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.limits import PROJECTS_MAX
 from fencepost_sessions.domain.names import Name, check_quarantine
@@ -39,6 +39,18 @@ def existing_agent(reading: Reading, agent_id: bytes) -> Agent:
     if agent is None:
         raise unknown_agent()
     return agent
+
+
+def active_agent(reading: Reading, agent_id: bytes) -> Agent:
+    """Return an agent that lives on.
+
+    Raises:
+        NotFound: there is none with this id.
+        AgentDeleted: it is being deleted, or was.
+    """
+    if reading.tombstone(agent_id) is not None:
+        raise deleted_agent("was deleted")
+    return check_active(existing_agent(reading, agent_id))
 
 
 def check_name_is_free(reading: Reading, *, project_id: bytes, name: Name, agent_id: bytes, now_ms: int) -> None:

@@ -55,6 +55,10 @@ class CredentialFiles(Protocol):
         """Remove what lies beside a place; and an agent's folder if nothing else is in it."""
         ...
 
+    async def remove(self, place: Place) -> None:
+        """Remove the token in a place and what lies beside it, durably; an agent's folder too if it is empty then."""
+        ...
+
     async def offered(self, place: Place) -> bytes | None:
         """Return the hash of what lies beside a place: None for nothing, empty for something that is no token."""
         ...
@@ -136,6 +140,20 @@ class Tokens:
     async def settle(self, place: Place) -> None:
         """Finish or remove what a failure left beside a place."""
         await self._carried(self._settle_alone(place))
+
+    async def retire(self, place: Place) -> None:
+        """Remove a token whose credentials are gone from the directory. Harmless where nothing lies there.
+
+        A file that cannot be removed is worthless, so it stops nobody: the row's absence is what revokes.
+        """
+        await self._carried(self._retire(place))
+
+    async def _retire(self, place: Place) -> None:
+        async with self._alone(place):
+            try:
+                await self.files.remove(place)
+            except OSError as error:
+                _log.exception("retired_credential_stays", error)
 
     async def settle_agents(self) -> None:
         """Finish or remove what failures left beside the places of agents.

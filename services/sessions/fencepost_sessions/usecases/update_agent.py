@@ -14,7 +14,7 @@ from fencepost_sessions.domain.paths import workspace_path
 from fencepost_sessions.domain.roles import Caller, agent_role
 from fencepost_sessions.store.protocol import Writing
 from fencepost_sessions.usecases.answers import agent_of_words, words_of_agent
-from fencepost_sessions.usecases.loading import check_name_is_free, existing_agent
+from fencepost_sessions.usecases.loading import active_agent, check_name_is_free
 from fencepost_sessions.usecases.ports import Ports
 
 _log = logs.get(__name__)
@@ -51,7 +51,7 @@ class _Updating:
         first = tx.first_answer(self.key)
         if first is not None:
             return AgentUpdated(agent=agent_of_words(same_content(first, self.key)), duplicate=True)
-        before = existing_agent(tx, self.agent_id)
+        before = active_agent(tx, self.agent_id)
         after = changed(before, self.change)
         if after is not before:
             after = self._written(tx, before, after)
@@ -81,7 +81,7 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
 
     Raises:
         Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidIdempotencyKey,
-            IdempotencyConflict, NotFound, NameTaken, NameQuarantined: nothing is written.
+            IdempotencyConflict, NotFound, AgentDeleted, NameTaken, NameQuarantined: nothing is written.
     """
     key = idempotency_key(
         scope=caller.scope,
