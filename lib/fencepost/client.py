@@ -471,6 +471,12 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
         """Record what became of a claim."""
         return await self._asked(lambda stub: stub.Finish, request, writes=True)
 
+    async def watch_events(self, request: mailbox.WatchEventsRequest) -> AsyncIterator[mailbox.WatchEventsResponse]:
+        """Yield what becomes true of records, until the service ends the stream or it is lost (NotWritten)."""
+        stub = await self._stub(self._budgets.ready_ms)
+        async for item in _streamed(stub.WatchEvents(request, metadata=self._metadata)):
+            yield item
+
     async def watch_work(self, request: mailbox.WatchWorkRequest) -> AsyncIterator[mailbox.WatchWorkResponse]:
         """Yield which agents have work, until the service ends the stream or it is lost (NotWritten)."""
         stub = await self._stub(self._budgets.ready_ms)

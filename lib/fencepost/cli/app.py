@@ -21,6 +21,7 @@ from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.release import release
 from fencepost.cli.services import down, status, up, version
+from fencepost.cli.tail import tail
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
 
@@ -47,6 +48,7 @@ app.command("restore")(restore)
 app.add_typer(login, name="service")
 agents.command("release")(release)
 app.add_typer(agents, name="agent")
+messages.command("tail")(tail)
 app.add_typer(messages, name="message")
 app.command("why")(why)
 app.add_typer(projects, name="project")

@@ -17,6 +17,7 @@ from fencepost_kit.ids import uuid_bytes, uuid_text
 from fencepost_kit.refusal import Draining
 from fencepost_mailbox import translate
 from fencepost_mailbox.domain.values import UNCERTAIN_LISTED_MAX, WAIT_MS_MAX
+from fencepost_mailbox.events import EventWatch
 from fencepost_mailbox.usecases.admit import Admit
 from fencepost_mailbox.usecases.claim import Finish, Release, TakeClaim
 from fencepost_mailbox.usecases.look import Explain, GetRecord, ListReaders, ListRecords
@@ -55,6 +56,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Claim": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Release": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Finish": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "WatchEvents": Rule(roles=_READERS, deadline_ms_max=STREAM_MS_MAX),
         "WatchWork": Rule(roles=_SERVICES, deadline_ms_max=STREAM_MS_MAX),
     }
 )
@@ -68,11 +70,12 @@ def version() -> str:
 class MailboxServicer:
     """fencepost.mailbox.v1.MailboxService."""
 
-    def __init__(self, ports: Ports, *, waits: Waits, work: WorkWatch) -> None:
+    def __init__(self, ports: Ports, *, waits: Waits, work: WorkWatch, events: EventWatch) -> None:
         self._store = ports.store
         self._directory = ports.directory
         self._names = translate.Namer(ports.directory)
         self._work = work
+        self._events = events
         self._version = version()
         self._admit = Admit(ports)
         self._receive = Receive(ports, waits)
@@ -156,6 +159,12 @@ class MailboxServicer:
     async def Finish(self, request: pb.FinishRequest, call: Call) -> pb.FinishResponse:
         token, outcome = translate.token_of(request.token), translate.outcome_of(request.outcome)
         return translate.finish_response(await self._finish(token, request.generation, outcome, request.evidence))
+
+    async def WatchEvents(self, request: pb.WatchEventsRequest, call: Call) -> AsyncIterator[pb.WatchEventsResponse]:
+        agent_id = translate.optional_uuid(request.agent_id)
+        async for event in self._events.watch(call.caller, after=request.after, agent_id=agent_id):
+            yield translate.event_response(event, self._names)
+        raise Draining("mailbox is stopping: watch again from the position reached")
 
     async def WatchWork(
         self,

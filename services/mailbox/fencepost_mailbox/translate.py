@@ -25,12 +25,14 @@ from fencepost_mailbox.domain.values import (
     Answer,
     Completion,
     Delivery,
+    Fact,
     FactKind,
     Kind,
     Operation,
     Record,
     ReplyStatus,
 )
+from fencepost_mailbox.events import Event
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
 from fencepost_mailbox.usecases import admit, claim, look, open_generation, receive, reply, settle_key
 from fencepost_mailbox.usecases.ports import Directory, Readership
@@ -426,27 +428,9 @@ def _cut(body: bytes) -> str:
 def explain_response(explanation: look.Explanation, names: Namer) -> pb.ExplainResponse:
     """Return a record explained; its admission is the first fact."""
     record = explanation.record
-    admitted = pb.Fact(
-        fact="admitted",
-        at_ms=record.admitted_at_ms,
-        sequence=record.sequence,
-        evidence="on disk before its receipt was given",
-    )
     return pb.ExplainResponse(
         record=names.record(record, body=""),
-        facts=[
-            admitted,
-            *(
-                pb.Fact(
-                    fact=FactKind(fact.fact).name.lower(),
-                    at_ms=fact.at_ms,
-                    sequence=fact.sequence,
-                    evidence=fact.evidence,
-                    generation=fact.generation,
-                )
-                for fact in explanation.facts
-            ),
-        ],
+        facts=[_admitted(record), *(_fact(fact) for fact in explanation.facts)],
         reply_id=record_id_text(Kind.REPLY, explanation.reply_id) if explanation.reply_id is not None else "",
         recipient_reader=_reader(explanation.readership),
         recipient_last_read_at_ms=explanation.readership.last_read_at_ms,
@@ -514,6 +498,37 @@ def finish_response(settled: claim.Settled) -> pb.FinishResponse:
         delivery_state=_DELIVERY[settled.record.delivery],
         duplicate=settled.duplicate,
         reply_id=record_id_text(Kind.REPLY, settled.reply_id) if settled.reply_id is not None else "",
+    )
+
+
+def event_response(event: Event, names: Namer) -> pb.WatchEventsResponse:
+    """Return what became true, or the mark that everything so far is told."""
+    record, fact = event.record, event.fact
+    if record is None:
+        return pb.WatchEventsResponse(caught_up=True, position=event.position)
+    return pb.WatchEventsResponse(
+        fact=_admitted(record) if fact is None else _fact(fact),
+        record=names.record(record, body=_cut(record.body)),
+        position=event.position,
+    )
+
+
+def _admitted(record: Record) -> pb.Fact:
+    return pb.Fact(
+        fact="admitted",
+        at_ms=record.admitted_at_ms,
+        sequence=record.sequence,
+        evidence="on disk before its receipt was given",
+    )
+
+
+def _fact(fact: Fact) -> pb.Fact:
+    return pb.Fact(
+        fact=FactKind(fact.fact).name.lower(),
+        at_ms=fact.at_ms,
+        sequence=fact.sequence,
+        evidence=fact.evidence,
+        generation=fact.generation,
     )
 
 

@@ -21,6 +21,7 @@ from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge,
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_mailbox.directory import Mirror, SessionsPort
 from fencepost_mailbox.domain.refusals import StorageError
+from fencepost_mailbox.events import EventWatch
 from fencepost_mailbox.servicer import RULES, MailboxServicer
 from fencepost_mailbox.sessions_link import SessionsLink
 from fencepost_mailbox.settings import MailboxSettings
@@ -90,6 +91,7 @@ class Mailbox:
         self.work = WorkWatch(self.store)
         self.reads = Reads(self.store, self.waits)
         self.mirror = Mirror(store=self.store, sessions=sessions, clock=clock)
+        self.events = EventWatch(self.store, self.mirror)
         self.ports = Ports(
             store=self.store, directory=self.mirror, signals=self.reads, mint=IdMint(now_ms=clock.now_ms), clock=clock
         )
@@ -103,6 +105,7 @@ class Mailbox:
                 self.work.mark(one.work)
             if self.steps is not None and (one.exposed or one.replied):
                 self._note_steps(self.steps, one)
+        self.events.mark()
 
     @staticmethod
     def _note_steps(steps: StepMetrics, applied: Applied[Any]) -> None:
@@ -115,9 +118,15 @@ class Mailbox:
         """Tell a registry what there is to tell. Before the store is opened."""
         self.steps = StepMetrics(registry=registry)
         WriterMetrics(service=SERVICE, registry=registry, writer=self.store.commits)
-        waits, work = self.waits, self.work
+        waits, work, events = self.waits, self.work, self.events
         gauge(registry, "fencepost_waits_parked", "Calls that wait.", service=SERVICE, read=lambda: waits.parked)
-        gauge(registry, "fencepost_watches_open", "Open watches.", service=SERVICE, read=lambda: work.watchers)
+        gauge(
+            registry,
+            "fencepost_watches_open",
+            "Open watches.",
+            service=SERVICE,
+            read=lambda: work.watchers + events.watchers,
+        )
 
     def _on_fatal(self, error: BaseException) -> None:
         _log.exception("commit_outcome_unknown", error)
@@ -125,7 +134,7 @@ class Mailbox:
 
     def servicer(self) -> MailboxServicer:
         """Return what answers the RPCs."""
-        return MailboxServicer(self.ports, waits=self.waits, work=self.work)
+        return MailboxServicer(self.ports, waits=self.waits, work=self.work, events=self.events)
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -179,6 +188,7 @@ class Mailbox:
         """End parked waits and watches; what is being admitted completes."""
         self.waits.drain()
         self.work.drain()
+        self.events.drain()
 
 
 async def credential_made(home: Home) -> None:

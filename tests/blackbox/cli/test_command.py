@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,23 @@ def test_two_agents_exchange_information_a_request_and_its_reply(people: People)
     listed = operator("message", "list", "--agent", "bob").out
     assert all(record_id in listed for record_id in (sent["record_id"], asked["request_id"], replied["record_id"]))
     assert "\x1b" not in listed
+
+
+@pytest.mark.requirement("mailbox.events-are-told-once-in-commit-order")
+def test_tail_tells_the_facts_so_far_one_document_a_line_and_goes_on_from_a_position(people: People) -> None:
+    sent = people.ada("message", "send", "bob", "for the tail", "--json").document["record_id"]
+    lines = [json.loads(line) for line in people.bob("message", "tail", "--until-now", "--json").out.splitlines()]
+    positions = [int(line["position"]) for line in lines]
+    assert positions == sorted(set(positions))
+    mine = [line for line in lines if line["record"]["record_id"] == sent]
+    assert [line["fact"]["fact"] for line in mine] == ["admitted"]
+    assert {line["schema"] for line in lines} == {1}
+    rest = people.bob("message", "tail", "--until-now", "--after", str(positions[-1]), "--json")
+    assert (rest.code, rest.out) == (0, "")
+    shown = people.operator("message", "tail", "--agent", "bob", "--until-now")
+    assert f"{sent}  information from ada to bob: for the tail" in shown.out
+    denied = people.ada("message", "tail", "--agent", "bob", "--until-now", "--json")
+    assert (denied.code, denied.error["code"]) == (3, "permission_denied")
 
 
 def test_the_same_key_answers_the_first_receipt_and_other_content_is_refused(people: People) -> None:

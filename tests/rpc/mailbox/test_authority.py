@@ -38,6 +38,7 @@ MAY = {
     "Release": {Role.SERVICE},
     "Finish": {Role.SERVICE},
     "WatchWork": {Role.SERVICE},
+    "WatchEvents": AGENTS | {Role.OPERATOR},
 }
 METHODS = {method.name: getattr(pb, method.input_type.name) for method in DESCRIPTOR.methods}
 
@@ -70,7 +71,7 @@ async def test_a_role_that_may_not_is_denied_before_anything_is_looked_at(served
 @pytest.mark.parametrize("role", Role)
 async def test_a_role_that_may_is_not_denied_for_its_role(served: ServedMailbox, role: Role) -> None:
     for name, kind in METHODS.items():
-        if role not in MAY[name] or name == "WatchWork":
+        if role not in MAY[name] or name.startswith("Watch"):
             continue
         reason = ""
         try:

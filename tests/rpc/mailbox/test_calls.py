@@ -268,6 +268,53 @@ async def test_a_watch_lists_who_has_work_and_then_who_gains_some(served: Served
             await asyncio.sleep(0.001)
 
 
+@pytest.mark.requirement("mailbox.events-are-told-once-in-commit-order")
+async def test_a_watch_of_events_tells_the_past_then_the_present_and_goes_on_from_a_position(
+    served: ServedMailbox,
+) -> None:
+    await served.send("ann", "bob", "first")
+    stream = served.stub.WatchEvents(pb.WatchEventsRequest(), metadata=served.metadata("operator"), timeout=10)
+    first, mark = await stream.read(), await stream.read()
+    assert (first.fact.fact, first.record.body, first.position) == ("admitted", "first", first.fact.sequence)
+    assert (mark.caught_up, mark.HasField("record"), mark.position) == (True, False, first.position)
+    await served.receive("bob")
+    shown = await stream.read()
+    assert (shown.fact.fact, shown.record.record_id) == ("exposed", first.record.record_id)
+    stream.cancel()
+    await served.send("bob", "ann", "second")
+    again = served.stub.WatchEvents(
+        pb.WatchEventsRequest(after=shown.position), metadata=served.metadata("operator"), timeout=10
+    )
+    assert (await again.read()).record.body == "second"
+    assert (await again.read()).caught_up
+    again.cancel()
+
+
+@pytest.mark.requirement("mailbox.events-are-told-once-in-commit-order")
+async def test_an_agent_watches_its_own_traffic_and_may_begin_with_what_is_new(served: ServedMailbox) -> None:
+    await served.send("ann", "bob", "before")
+    stream = served.stub.WatchEvents(pb.WatchEventsRequest(after=-1), metadata=served.metadata("bob"), timeout=10)
+    assert (await stream.read()).caught_up
+    await served.send("ann", "ann", "none of bob's")
+    await served.send("ann", "bob", "after")
+    assert (await stream.read()).record.body == "after"
+    stream.cancel()
+    asked = pb.WatchEventsRequest(agent_id=uuid_of("ann"))
+    denied = await refused(served.call("bob", "WatchEvents", asked))
+    assert (denied.status, denied.reason) == (S.PERMISSION_DENIED, "permission_denied")
+
+
+@pytest.mark.requirement("mailbox.a-stop-ends-waits")
+async def test_a_drain_ends_a_watch_of_events(served: ServedMailbox) -> None:
+    watching = asyncio.ensure_future(served.call("operator", "WatchEvents", pb.WatchEventsRequest(after=-1)))
+    async with asyncio.timeout(5):
+        while not served.mailbox.events.watchers:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+    await served.mailbox.drain()
+    ended = await refused(watching)
+    assert (ended.status, ended.reason, ended.detail.may_resend) == (S.UNAVAILABLE, "draining", True)
+
+
 # --- settling ---------------------------------------------------------------------------------------------------------
 
 

@@ -1702,3 +1702,67 @@ class WatchWorkResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchWorkResponse: _TypeAlias = WatchWorkResponse  # noqa: Y015
+
+@_typing.final
+class WatchEventsRequest(_message.Message):
+    """Asks for what becomes true."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AFTER_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    after: _builtins.int
+    """Everything behind this sequence; 0 for everything that is kept. Negative: only what is new."""
+    agent_id: _builtins.str
+    """Only this agent's traffic: for the operator. An agent watches its own."""
+    def __init__(
+        self,
+        *,
+        after: _builtins.int = ...,
+        agent_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "agent_id", b"agent_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchEventsRequest: _TypeAlias = WatchEventsRequest  # noqa: Y015
+
+@_typing.final
+class WatchEventsResponse(_message.Message):
+    """Something that became true of a record."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FACT_FIELD_NUMBER: _builtins.int
+    RECORD_FIELD_NUMBER: _builtins.int
+    CAUGHT_UP_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    caught_up: _builtins.bool
+    """True, without a fact, on the message that says that everything so far has been told."""
+    position: _builtins.int
+    """The position reached; on the message that says so it is the newest sequence."""
+    @_builtins.property
+    def fact(self) -> Global___Fact:
+        """The fact. Its sequence is the position to go on from."""
+
+    @_builtins.property
+    def record(self) -> Global___Record:
+        """The record as it stands now; its body is cut to its first 160 characters."""
+
+    def __init__(
+        self,
+        *,
+        fact: Global___Fact | None = ...,
+        record: Global___Record | None = ...,
+        caught_up: _builtins.bool = ...,
+        position: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "record", b"record"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "fact", b"fact", "position", b"position", "record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchEventsResponse: _TypeAlias = WatchEventsResponse  # noqa: Y015

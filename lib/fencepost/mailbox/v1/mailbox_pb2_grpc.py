@@ -114,6 +114,11 @@ class MailboxServiceStub:
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.SerializeToString,
                 response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.FromString,
                 _registered_method=True)
+        self.WatchEvents = channel.unary_stream(
+                '/fencepost.mailbox.v1.MailboxService/WatchEvents',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsResponse.FromString,
+                _registered_method=True)
         self.WatchWork = channel.unary_stream(
                 '/fencepost.mailbox.v1.MailboxService/WatchWork',
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchWorkRequest.SerializeToString,
@@ -235,6 +240,14 @@ class MailboxServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchEvents(self, request, context):
+        """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
+        nothing. An agent sees what it sent or was sent, the operator everything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchWork(self, request, context):
         """Streams which agents have work for a dispatcher: first all that have, then each that gains some. Level-triggered. Service.
         """
@@ -319,6 +332,11 @@ def add_MailboxServiceServicer_to_server(servicer, server):
                     servicer.Finish,
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.FromString,
                     response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.SerializeToString,
+            ),
+            'WatchEvents': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchEvents,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsResponse.SerializeToString,
             ),
             'WatchWork': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchWork,
@@ -736,6 +754,33 @@ class MailboxService:
             '/fencepost.mailbox.v1.MailboxService/Finish',
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.SerializeToString,
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/WatchEvents',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WatchEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -70,6 +70,10 @@ class MailboxServiceStub:
     """Gives a claim back with the proof that nothing was written to the provider. Its natural key is the token. Service."""
     Finish: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.FinishRequest, _mailbox_pb2.FinishResponse]
     """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+    WatchEvents: _grpc.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]
+    """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
+    nothing. An agent sees what it sent or was sent, the operator everything.
+    """
     WatchWork: _grpc.UnaryStreamMultiCallable[_mailbox_pb2.WatchWorkRequest, _mailbox_pb2.WatchWorkResponse]
     """Streams which agents have work for a dispatcher: first all that have, then each that gains some. Level-triggered. Service."""
 
@@ -115,6 +119,10 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     """Gives a claim back with the proof that nothing was written to the provider. Its natural key is the token. Service."""
     Finish: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.FinishRequest, _mailbox_pb2.FinishResponse]  # type: ignore[assignment]
     """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+    WatchEvents: _aio.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]  # type: ignore[assignment]
+    """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
+    nothing. An agent sees what it sent or was sent, the operator everything.
+    """
     WatchWork: _aio.UnaryStreamMultiCallable[_mailbox_pb2.WatchWorkRequest, _mailbox_pb2.WatchWorkResponse]  # type: ignore[assignment]
     """Streams which agents have work for a dispatcher: first all that have, then each that gains some. Level-triggered. Service."""
 
@@ -247,6 +255,16 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.FinishResponse, _abc.Awaitable[_mailbox_pb2.FinishResponse]]:
         """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+
+    @_abc_1.abstractmethod
+    def WatchEvents(
+        self,
+        request: _mailbox_pb2.WatchEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_mailbox_pb2.WatchEventsResponse], _abc.AsyncIterator[_mailbox_pb2.WatchEventsResponse]]:
+        """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
+        nothing. An agent sees what it sent or was sent, the operator everything.
+        """
 
     @_abc_1.abstractmethod
     def WatchWork(

@@ -102,6 +102,14 @@ class Queries(Protocol):
         """Return the facts of a record in commit order."""
         ...
 
+    def admissions(self, after: int, limit: int) -> list[Record]:
+        """Return records with a sequence above `after`, in commit order."""
+        ...
+
+    def facts_behind(self, after: int, limit: int) -> list[Fact]:
+        """Return facts of any record with a sequence above `after`, in commit order."""
+        ...
+
     def settled(self, request_id: bytes) -> Settled | None:
         """Return the reply that a request has, or None."""
         ...

@@ -126,6 +126,13 @@ def claim_row(claim: Claim) -> tuple[Any, ...]:
     )
 
 
+def fact_from_row(row: tuple[Any, ...]) -> Fact:
+    """Return the fact of a whole row."""
+    return Fact(
+        sequence=row[0], record_id=row[1], fact=FactKind(row[2]), at_ms=row[3], generation=row[4], evidence=row[5]
+    )
+
+
 def claim_from_row(row: tuple[Any, ...]) -> Claim:
     """Return the claim of a whole row."""
     return Claim(
@@ -225,17 +232,15 @@ class SqliteQueries:
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:
         """See Queries."""
-        return [
-            Fact(
-                sequence=row[0],
-                record_id=row[1],
-                fact=FactKind(row[2]),
-                at_ms=row[3],
-                generation=row[4],
-                evidence=row[5],
-            )
-            for row in self._all(sql.FACTS, record_id=record_id, limit=limit)
-        ]
+        return [fact_from_row(row) for row in self._all(sql.FACTS, record_id=record_id, limit=limit)]
+
+    def admissions(self, after: int, limit: int) -> list[Record]:
+        """See Queries."""
+        return [record_from_row(row) for row in self._all(sql.ADMISSIONS, after=after, limit=limit)]
+
+    def facts_behind(self, after: int, limit: int) -> list[Fact]:
+        """See Queries."""
+        return [fact_from_row(row) for row in self._all(sql.FACTS_BEHIND, after=after, limit=limit)]
 
     def settled(self, request_id: bytes) -> Settled | None:
         """See Queries."""

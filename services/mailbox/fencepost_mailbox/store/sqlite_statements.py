@@ -38,6 +38,15 @@ record.claim_generation, record.releases, record.body FROM record WHERE record.s
 FACTS: Final = """\
 SELECT fact.sequence, fact.record_id, fact.fact, fact.at_ms, fact.generation, fact.evidence FROM fact WHERE
 fact.record_id = :record_id ORDER BY fact.sequence LIMIT :limit OFFSET 0"""
+ADMISSIONS: Final = """\
+SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
+record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
+record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
+record.claim_generation, record.releases, record.body FROM record WHERE record.sequence > :after ORDER BY
+record.sequence LIMIT :limit OFFSET 0"""
+FACTS_BEHIND: Final = """\
+SELECT fact.sequence, fact.record_id, fact.fact, fact.at_ms, fact.generation, fact.evidence FROM fact WHERE
+fact.sequence > :after ORDER BY fact.sequence LIMIT :limit OFFSET 0"""
 REPLY_OF: Final = """\
 SELECT record.record_id, record.status, record.body, record.origin FROM record WHERE record.parent_id = :parent_id
 AND record.parent_id IS NOT NULL AND record.kind = 3 ORDER BY record.sequence LIMIT 1 OFFSET 0"""

@@ -118,6 +118,16 @@ FACTS = _sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
+ADMISSIONS = _sqlite(
+    select(RECORD).where(R.sequence > bindparam("after")).order_by(R.sequence).limit(bindparam("limit")).offset(_ZERO)
+)
+FACTS_BEHIND = _sqlite(
+    select(FACT)
+    .where(FACT.c.sequence > bindparam("after"))
+    .order_by(FACT.c.sequence)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
 REPLY_OF = _sqlite(
     select(R.record_id, R.status, R.body, R.origin)
     .where(R.parent_id == bindparam("parent_id"), _PARENTED, R.kind == _const(Kind.REPLY))
