@@ -35,6 +35,7 @@ from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceStub
+from fencepost.transports import TransportName, opener
 
 if TYPE_CHECKING:
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
@@ -54,19 +55,8 @@ ADDRESS_POLL_MS: Final = 50
 ADDRESS_RECHECK_MS: Final = 500
 # How long calls may finish on a channel whose address was replaced.
 RETIRE_GRACE_MS: Final = 64_000
-MESSAGE_BYTES_MAX: Final = 2 * 1024 * 1024
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
 BODY_BYTES_MAX: Final = 64 * 1024
-
-CHANNEL_OPTIONS: Final = (
-    ("grpc.enable_retries", 0),
-    ("grpc.enable_http_proxy", 0),
-    ("grpc.initial_reconnect_backoff_ms", 50),
-    ("grpc.min_reconnect_backoff_ms", 50),
-    ("grpc.max_reconnect_backoff_ms", 500),
-    ("grpc.max_send_message_length", MESSAGE_BYTES_MAX),
-    ("grpc.max_receive_message_length", MESSAGE_BYTES_MAX),
-)
 
 StubT = TypeVar("StubT")
 RequestT = TypeVar("RequestT")
@@ -200,11 +190,15 @@ class Channels:
     """Lazily opened channels to the services of one home. One event loop, and one instance of this, per process.
 
     The address of a service is read from the home's run folder at each connect, because services restart; a channel
-    that is ready costs a call nothing more.
+    that is ready costs a call nothing more. `transport`: see `fencepost.transports`.
+
+    Raises:
+        Refused: there is no such transport, or its extra is not installed.
     """
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, transport: TransportName = "grpcio") -> None:
         self.home = home
+        self._open = opener(transport)
         self._links: dict[str, _Link] = {}
         self._retiring: set[asyncio.Task[None]] = set()
         # The store's epoch as last described, shared by everybody who speaks through these channels.
@@ -249,7 +243,7 @@ class Channels:
             task = asyncio.create_task(link.channel.close(grace=RETIRE_GRACE_MS / 1000))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-        channel = grpc.aio.insecure_channel(address, options=CHANNEL_OPTIONS)
+        channel = self._open(address, None)
         self._links[service] = _Link(address=address, channel=channel)
         return channel
 
@@ -651,17 +645,25 @@ class Client:
     Keys are minted where none is given. Outcomes are those of `Mailbox`.
     """
 
-    def __init__(self, home: Home, identity: Identity, *, budgets: Budgets | None = None) -> None:
-        self.channels = Channels(home)
+    def __init__(
+        self, home: Home, identity: Identity, *, budgets: Budgets | None = None, transport: TransportName = "grpcio"
+    ) -> None:
+        self.channels = Channels(home, transport=transport)
         self.identity = identity
         self.mailbox = Mailbox(self.channels, identity.token, budgets=budgets)
         self.sessions = Sessions(self.channels, identity.token, budgets=budgets)
 
     @classmethod
-    def from_environment(cls, env: Mapping[str, str] | None = None, *, budgets: Budgets | None = None) -> Client:
+    def from_environment(
+        cls,
+        env: Mapping[str, str] | None = None,
+        *,
+        budgets: Budgets | None = None,
+        transport: TransportName = "grpcio",
+    ) -> Client:
         """Return the client of the agent that the environment names. See `Identity.from_environment` for refusals."""
         home = Home.from_environment(env)
-        return cls(home, Identity.from_environment(home, env), budgets=budgets)
+        return cls(home, Identity.from_environment(home, env), budgets=budgets, transport=transport)
 
     async def __aenter__(self) -> Self:
         try:

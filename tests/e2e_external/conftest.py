@@ -65,8 +65,9 @@ def node() -> Node:
     if not (done.is_file() and done.read_text(encoding="utf-8") == wanted):
         npm = shutil.which("npm")
         assert npm is not None, "make e2e needs npm: it installs Node 22, the conformance suite and the inspector"
-        shutil.rmtree(folder, ignore_errors=True)
-        folder.mkdir(parents=True)
+        shutil.rmtree(folder / "node_modules", ignore_errors=True)
+        (folder / "package-lock.json").unlink(missing_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
         manifest.write_text(wanted, encoding="utf-8")
         command = [npm, "install", "--no-audit", "--no-fund", "--no-progress"]
         subprocess.run(command, cwd=folder, check=True, timeout=INSTALL_S_MAX, stdout=subprocess.DEVNULL)

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
     from fencepost.mcp.session import Call
 
 PROTOCOL: Final = 1
+# What to do where one of the two is older than the other.
+RESTART_PROGRAM: Final = "Restart the agent program, so that it starts the installed fencepost-mcp."
+RESTART_SERVICES: Final = "Run: fencepost down && fencepost up --detach"
 GREETING_MS_MAX: Final = 3_000
 BACKOFF_MS_MIN: Final = 20
 BACKOFF_MS_MAX: Final = 400
@@ -277,9 +280,13 @@ class Link:
             hello = wire.decode(line)
         except wire.NotJson:
             raise BrokenEdge from None
-        if not isinstance(hello, dict) or hello.get("fencepost") != PROTOCOL:
+        protocol = hello.get("fencepost") if isinstance(hello, dict) else None
+        if not isinstance(protocol, int) or protocol < 1:
             raise BrokenEdge
+        # An edge of another protocol refuses too, in its own: that much of a greeting stays the same for ever.
         error = hello.get("error")
+        if not isinstance(error, dict) and protocol != PROTOCOL:
+            error = _other_protocol(protocol)
         if isinstance(error, dict):
             self._calls.unreachable()
             texts = {key: str(error.get(key, "")) for key in ("code", "message", "hint")}
@@ -288,6 +295,15 @@ class Link:
         self._greeted = True
         self._backoff_ms = BACKOFF_MS_MIN
         self._calls.opened(str(hello.get("epoch", "")))
+
+
+def _other_protocol(protocol: int) -> dict[str, str]:
+    """Return the refusal of an edge that greets in another protocol: whoever is older is to be started anew."""
+    return {
+        "code": "incompatible_edge",
+        "message": f"the edge's shim protocol, {protocol}, is not this server's ({PROTOCOL}); nothing was sent",
+        "hint": RESTART_PROGRAM if protocol > PROTOCOL else RESTART_SERVICES,
+    }
 
 
 def _same_user(link: _socket.socket) -> bool:

@@ -10,9 +10,9 @@ import grpc
 import uvloop
 from fencepost_bench.child import serve_async
 
-from fencepost.client import CHANNEL_OPTIONS
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.mailbox.v1 import mailbox_pb2_grpc
+from fencepost.transports.over_grpcio import CHANNEL_OPTIONS
 
 WAIT_MS: Final = 60_000
 WOKEN_S_MAX: Final = 10.0

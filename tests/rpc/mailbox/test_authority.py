@@ -107,6 +107,10 @@ async def test_nobody_and_a_stranger_are_unauthenticated_on_every_method(served:
 async def test_a_credential_in_any_other_form_is_none(served: ServedMailbox, metadata: Any) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as denied:
         await served.stub.Describe(pb.DescribeRequest(), metadata=metadata, timeout=5)
+    if served.transport == "grpclib" and not metadata[0][1]:
+        # grpclib sends no empty header: it gives up before the call leaves this process.
+        assert denied.value.code() is S.UNKNOWN
+        return
     assert denied.value.code() is S.UNAUTHENTICATED
     assert token_of("ann") not in str(denied.value.details())
 

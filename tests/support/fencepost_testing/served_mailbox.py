@@ -14,6 +14,7 @@ from fencepost.common.v1 import common_pb2 as common
 from fencepost.home import Home
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.mailbox.v1 import mailbox_pb2_grpc
+from fencepost.transports import TransportName, opener
 from fencepost_kit.guard import Gate, guarded
 from fencepost_kit.identity import CachedIdentify, Role
 from fencepost_kit.ids import uuid_text
@@ -65,8 +66,10 @@ class Refusal(Exception):
 class ServedMailbox:
     """A mailbox with ann, bob and the coordinator cyd in one project, eve in another, an operator and a service."""
 
-    def __init__(self, home: Home) -> None:
+    def __init__(self, home: Home, *, transport: TransportName = "grpcio") -> None:
         self.home = home
+        self.transport = transport
+        self._open = opener(transport)
         self.sessions = FakeSessions()
         self.clock = VirtualClock()
         self._keys = itertools.count(1)
@@ -105,7 +108,7 @@ class ServedMailbox:
         server.add_insecure_port(address)
         await server.start()
         self._stack.push_async_callback(server.stop, None)
-        channel = grpc.aio.insecure_channel(address, options=[("grpc.use_local_subchannel_pool", 1)])
+        channel = self._open(address, None)
         self._stack.push_async_callback(channel.close)
         self.stub: Any = mailbox_pb2_grpc.MailboxServiceStub(channel)
 

@@ -11,6 +11,7 @@ import pytest
 
 from fencepost.client import Budgets, Channels, Mailbox
 from fencepost.home import Home
+from fencepost.transports import TRANSPORTS, TransportName
 from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox
 from fencepost_testing.processes import long_home_and_runtime
 
@@ -55,9 +56,16 @@ async def fake(home: Home) -> AsyncIterator[FakeMailbox]:
     await served.stop()
 
 
+@pytest.fixture(params=TRANSPORTS)
+def transport(request: pytest.FixtureRequest) -> TransportName:
+    """Every transport: what uses this, or a channel, is proved of each."""
+    named: TransportName = request.param
+    return named
+
+
 @pytest.fixture
-async def channels(home: Home) -> AsyncIterator[Channels]:
-    async with Channels(home) as opened:
+async def channels(home: Home, transport: TransportName) -> AsyncIterator[Channels]:
+    async with Channels(home, transport=transport) as opened:
         yield opened
 
 

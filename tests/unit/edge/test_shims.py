@@ -453,11 +453,15 @@ async def test_a_number_in_use_cannot_be_used_again(edge: EdgeClient, fake: Fake
     assert await edge.line() == b""
 
 
-@pytest.mark.requirement("edge.shims-are-held-to-the-protocol")
-async def test_a_shim_of_another_version_is_told_so(home: Home, shims: Shims) -> None:
+@pytest.mark.requirement("edge.shims-are-held-to-the-protocol", "upgrades.say-what-to-do")
+@pytest.mark.parametrize(("protocol", "hint"), [(0, "agent program"), (2, "fencepost down"), ("2", "agent program")])
+async def test_a_shim_of_another_version_is_told_so_and_who_is_to_be_started_anew(
+    home: Home, shims: Shims, protocol: object, hint: str
+) -> None:
     async with EdgeClient(home) as client:
-        refused = await client.greet(fencepost=2)
+        refused = await client.greet(fencepost=protocol)
         assert refused["error"]["code"] == "incompatible_edge"
+        assert hint in refused["error"]["hint"]
         assert await client.line() == b""
 
 

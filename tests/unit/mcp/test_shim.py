@@ -235,8 +235,25 @@ async def test_an_edge_of_another_protocol_is_named_and_asked_no_further(shim: S
     await shim.answer(2)
 
 
+@pytest.mark.requirement("upgrades.say-what-to-do")
+@pytest.mark.parametrize(
+    ("greeting", "hint"),
+    [
+        ({"fencepost": 2, "edge": "9"}, "agent program"),
+        ({"fencepost": 2, "error": {"code": "incompatible_edge", "message": "m", "hint": "its own hint"}}, "its own"),
+    ],
+)
+async def test_a_newer_edge_s_protocol_is_no_reason_to_keep_a_model_waiting(
+    shim: Shim, edge: FakeEdge, greeting: dict[str, object], hint: str
+) -> None:
+    edge.greeting = json.dumps(greeting).encode() + b"\n"
+    result = await shim.call("send_message", SEND)
+    assert told(result) == ("incompatible_edge", False)
+    assert hint in result["structuredContent"]["hint"]
+
+
 @pytest.mark.requirement("mcp.outlives-the-edge")
-@pytest.mark.parametrize("greeting", [b"nonsense\n", b'{"fencepost":2}\n', b"[]\n", b'{"fencepost":1}\nwhat\n'])
+@pytest.mark.parametrize("greeting", [b"nonsense\n", b'{"fencepost":"2"}\n', b"[]\n", b'{"fencepost":1}\nwhat\n'])
 async def test_a_server_that_is_no_edge_is_left_and_the_call_goes_to_the_right_one(
     shim: Shim, edge: FakeEdge, greeting: bytes
 ) -> None:

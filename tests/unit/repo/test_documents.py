@@ -137,7 +137,9 @@ def test_every_page_below_docs_is_reachable_from_the_readme() -> None:
 def test_every_dependency_is_justified() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     groups = [entry for group in project["dependency-groups"].values() for entry in group if isinstance(entry, str)]
-    wanted = {re.split(r"[<>=;\[ ]", entry, maxsplit=1)[0] for entry in project["project"]["dependencies"] + groups}
+    extras = [entry for extra in project["project"]["optional-dependencies"].values() for entry in extra]
+    named = project["project"]["dependencies"] + extras + groups
+    wanted = {re.split(r"[<>=;\[ ]", entry, maxsplit=1)[0] for entry in named}
     page = (ROOT / "docs" / "decisions" / "dependencies.md").read_text(encoding="utf-8")
     explained = set(re.findall(r"^\| `([a-z0-9-]+)` \|", page, re.MULTILINE))
     assert wanted - explained == set(), "no line in docs/decisions/dependencies.md"

@@ -8,6 +8,7 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -94,7 +95,11 @@ def normalised(name: str) -> str:
 
 def declared() -> set[str]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    found = (re.match(r"[A-Za-z0-9._-]+", dependency) for dependency in project["project"]["dependencies"])
+    wanted = [
+        *project["project"]["dependencies"],
+        *chain.from_iterable(project["project"]["optional-dependencies"].values()),
+    ]
+    found = (re.match(r"[A-Za-z0-9._-]+", dependency) for dependency in wanted)
     return {normalised(match[0]) for match in found if match}
 
 

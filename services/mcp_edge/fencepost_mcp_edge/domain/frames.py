@@ -81,10 +81,14 @@ def parse_hello(line: bytes) -> Hello:
         raise BadFrame from None
     if not isinstance(hello, dict) or "fencepost" not in hello:
         raise BadFrame
-    if hello["fencepost"] != PROTOCOL:
+    protocol = hello["fencepost"]
+    if protocol != PROTOCOL:
+        newer = isinstance(protocol, int) and protocol > PROTOCOL
         raise HelloRefused(
             f"this server's version of the shim protocol is not the edge's ({PROTOCOL}); nothing was done",
-            hint="Restart the agent program, so that it starts the installed fencepost-mcp.",
+            hint="Run: fencepost down && fencepost up --detach"
+            if newer
+            else "Restart the agent program, so that it starts the installed fencepost-mcp.",
         )
     token, nonce = hello.get("token"), hello.get("nonce")
     agent_id, generation = hello.get("agent"), hello.get("generation")
