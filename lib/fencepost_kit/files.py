@@ -118,11 +118,14 @@ class OwnerLock:
             raise
         content = json.dumps({"pid": os.getpid(), "started_at_ms": SYSTEM_CLOCK.now_ms()}).encode()
         try:
-            os.ftruncate(handle, 0)
+            # Written over what stands there before it is cut: on a full disk there is room for nothing else.
             os.pwrite(handle, content + b"\n", 0)
-        except OSError:
-            os.close(handle)
-            raise
+            os.ftruncate(handle, len(content) + 1)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                os.close(handle)
+                raise
+            # The lock is held all the same; only our name is missing in it.
         self._handle = handle
         return None
 

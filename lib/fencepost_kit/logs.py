@@ -100,11 +100,18 @@ def _frames(error: BaseException) -> list[str]:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
+    """Return what led to an error, nearest first; of a group, each member before what led to the group."""
     found: list[BaseException] = []
-    cause = error.__cause__ or error.__context__
-    while cause is not None and len(found) < CAUSES_MAX:
-        found.append(cause)
-        cause = cause.__cause__ or cause.__context__
+    left = [error]
+    while left and len(found) < CAUSES_MAX:
+        one = left.pop(0)
+        if one is not error:
+            found.append(one)
+        if isinstance(one, BaseExceptionGroup):
+            left += one.exceptions
+        cause = one.__cause__ or one.__context__
+        if cause is not None and cause not in found:
+            left.append(cause)
     return found
 
 

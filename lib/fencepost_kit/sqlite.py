@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import Any, Final, Generic, Protocol, TypeVar
+from urllib.parse import quote
 
 from fencepost_kit import logs
 from fencepost_kit.files import OwnerLock
@@ -319,7 +320,9 @@ class SqliteDatabase:
         """Return the schema's number, looked at first: setting WAL alone would write into the file."""
         if not self.path.exists():
             return 0
-        connection = sqlite3.connect(self.path, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
+        # Read-only: the last writing connection to close would carry the log that a kill left into the database.
+        address = f"file:{quote(str(self.path))}?mode=ro"
+        connection = sqlite3.connect(address, uri=True, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
         try:
             (version,) = connection.execute("PRAGMA user_version").fetchone()
         finally:

@@ -18,8 +18,8 @@ from typing import Final, Protocol, TypeVar
 from fencepost_kit import logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
-from fencepost_kit.refusal import DependencyDown, Unauthenticated
-from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound, StorageError
+from fencepost_kit.refusal import DependencyDown, Refusal, Unauthenticated
+from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
 from fencepost_mailbox.domain.texts import uuid_target
 from fencepost_mailbox.domain.values import MIRROR_AGE_MS_MAX, Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition, Store
@@ -27,6 +27,7 @@ from fencepost_mailbox.usecases.follow import DirectoryStep
 
 LOOKUP_MS_MAX: Final = 2_000
 LOOKUPS_MAX: Final = 32
+REVOKED_REMEMBERED_MAX: Final = 10_000
 FOLLOW_AGAIN_MS_MIN: Final = 50
 FOLLOW_AGAIN_MS_MAX: Final = 2_000
 
@@ -128,7 +129,10 @@ class Mirror:
         self._heard_at: float | None = None
         self._lookups = asyncio.Semaphore(LOOKUPS_MAX)
         self._snapshot: _Snapshot | None = None
-        self.synchronised = asyncio.Event()
+        self._folded: dict[tuple[bytes, str], bytes] = {}
+        # Removed while this process ran, newest last: a call that was let in before must not go on as if nothing were.
+        self._revoked: dict[bytes, None] = {}
+        self._on_revoked: Callable[[], None] = lambda: None
 
     @property
     def position(self) -> DirectoryPosition:
@@ -140,6 +144,7 @@ class Mirror:
         self._position, agents, credentials = self._store.directory()
         self._agents.clear()
         self._names.clear()
+        self._folded.clear()
         self._callers.clear()
         self._hash_of.clear()
         self._put(agents, credentials)
@@ -151,9 +156,11 @@ class Mirror:
                 del self._names[before.project_id, before.name]
             self._agents[agent.agent_id] = agent
             self._names[agent.project_id, agent.name] = agent.agent_id
+            self._folded[agent.project_id, agent.name.casefold()] = agent.agent_id
         # Where a credential was given another token, the one before must not go on speaking for it.
         self._drop([credential.credential_id for credential in credentials])
         for credential in credentials:
+            self._revoked.pop(credential.credential_id, None)
             self._hash_of[credential.credential_id] = credential.token_sha256
             self._callers[credential.token_sha256] = caller_of(credential)
 
@@ -163,11 +170,40 @@ class Mirror:
             if digest is not None:
                 self._callers.pop(digest, None)
 
+    def _revoke(self, credential_ids: Sequence[bytes]) -> None:
+        if not credential_ids:
+            return
+        for credential_id in credential_ids:
+            self._revoked[credential_id] = None
+        while len(self._revoked) > REVOKED_REMEMBERED_MAX:
+            del self._revoked[next(iter(self._revoked))]
+        self._on_revoked()
+
     # --- what the mailbox asks ----------------------------------------------------------------------------------------
 
     def agent(self, agent_id: bytes) -> Agent | None:
         """See ports.Directory."""
         return self._agents.get(agent_id)
+
+    def must_know(self, agent_id: bytes) -> None:
+        """See ports.Directory."""
+        if agent_id not in self._agents:
+            raise DirectoryStale(
+                "this agent is not known here yet; nothing was written",
+                hint="Send the same call again; if it goes on, check the id and that sessions runs (fencepost status).",
+            )
+
+    def when_revoked(self, wake: Callable[[], None]) -> None:
+        """Call `wake` whenever credentials are removed, so that parked calls look again whether theirs stands."""
+        self._on_revoked = wake
+
+    def check_stands(self, caller: Caller) -> None:
+        """See ports.Directory."""
+        if caller.credential_id in self._revoked:
+            raise Unauthenticated(
+                "this credential has been removed since the call began; nothing more was read or written",
+                hint="Read the agent's current credential file; it changes with each of the agent's lives.",
+            )
 
     def fresh(self) -> bool:
         """Tell whether sessions was heard within MIRROR_AGE_MS_MAX."""
@@ -224,11 +260,10 @@ class Mirror:
         )
 
     def _near_miss(self, project_id: bytes, target: str) -> str:
-        folded = target.casefold()
-        for agent in self._agents.values():
-            if agent.project_id == project_id and agent.name.casefold() == folded:
-                return agent.name
-        return ""
+        agent = self._agents.get(self._folded.get((project_id, target.casefold()), b""))
+        # What is filed under a name that was given up since is no near miss.
+        near = agent is not None and agent.project_id == project_id and agent.name.casefold() == target.casefold()
+        return agent.name if agent is not None and near else ""
 
     async def _asked(self, question: Callable[[], Awaitable[T]]) -> T:
         try:
@@ -260,9 +295,11 @@ class Mirror:
             except Diverged:
                 _log.error("directory_went_back", epoch=self._position.epoch, revision=self._position.revision)
                 return
-            except StorageError as error:
-                # Nothing was adopted: the same step comes again with the next stream.
-                _log.warning("directory_step_not_stored", revision=self._position.revision, cause=error.state["cause"])
+            except Refusal as error:
+                if not error.may_resend:
+                    raise
+                # The disk or the queue is full and nothing was adopted: the same step comes again with the next stream.
+                _log.warning("directory_step_not_stored", revision=self._position.revision, reason=error.reason)
             finally:
                 self._snapshot = None
             await pause(wait_ms / 1000)
@@ -303,12 +340,15 @@ class Mirror:
         if step.whole or step.position != self._position:
             await self._store.submit(step)
             if step.whole:
+                held = set(self._hash_of)
                 self.load()
+                removed = sorted(held - set(self._hash_of))
             else:
                 self._put(step.agents, step.credentials)
                 self._drop(step.removed_credentials)
                 self._position = step.position
+                removed = list(step.removed_credentials)
+            self._revoke(removed)
         self._heard_at = self._clock.monotonic()
-        self.synchronised.set()
         with contextlib.suppress(Unreachable):
             await self._sessions.confirm(step.position)

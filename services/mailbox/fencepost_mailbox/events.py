@@ -110,6 +110,7 @@ class EventWatch:
             self._watchers.discard(news)
 
     def _whose(self, caller: Caller, agent_id: bytes | None) -> bytes | None:
+        self._directory.check_stands(caller)
         if caller.role is Role.OPERATOR:
             self._directory.check_fresh()
             return agent_id

@@ -6,6 +6,7 @@ The guard in front of it has authenticated the caller and checked its role and d
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from functools import partial
 from importlib import metadata
 from types import MappingProxyType
 from typing import Final
@@ -171,6 +172,7 @@ class MailboxServicer:
         request: pb.WatchWorkRequest,
         call: Call,
     ) -> AsyncIterator[pb.WatchWorkResponse]:
-        async for work in self._work.watch([uuid_bytes(agent_id) for agent_id in request.agent_ids]):
+        asked = [uuid_bytes(agent_id) for agent_id in request.agent_ids]
+        async for work in self._work.watch(asked, check=partial(self._directory.check_stands, call.caller)):
             yield translate.work_response(work)
         raise Draining("mailbox is stopping: watch again, the whole state is told anew")

@@ -16,7 +16,6 @@ from fencepost_kit.refusal import Overloaded
 
 WAITS_MAX: Final = 10_000
 WAITS_OF_ONE_AGENT_MAX: Final = 64
-READS_REMEMBERED_MAX: Final = 100_000
 
 
 class Wake(enum.Enum):
@@ -117,6 +116,12 @@ class Waits:
         """Wake the parked calls of these agents: something durable concerns them."""
         for agent_id in agents:
             for wait in self._parked.get(agent_id, ()):
+                wait.wake(Wake.ACTIVITY)
+
+    def look_again(self) -> None:
+        """Wake every parked call to look whether it may go on."""
+        for waits in self._parked.values():
+            for wait in waits:
                 wait.wake(Wake.ACTIVITY)
 
     def drain(self) -> None:

@@ -18,9 +18,9 @@ from fencepost_kit.guard import guarded
 from fencepost_kit.identity import CachedIdentify, UnusableCredential, read_token
 from fencepost_kit.ids import IdMint, uuid_text
 from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge, store_info
+from fencepost_kit.refusal import Refusal
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_mailbox.directory import Mirror, SessionsPort
-from fencepost_mailbox.domain.refusals import StorageError
 from fencepost_mailbox.events import EventWatch
 from fencepost_mailbox.servicer import RULES, MailboxServicer
 from fencepost_mailbox.sessions_link import SessionsLink
@@ -31,10 +31,11 @@ from fencepost_mailbox.translate import STATUS_OF
 from fencepost_mailbox.usecases.claim import Expiring, Restoring, Resuming
 from fencepost_mailbox.usecases.follow import NotingReads
 from fencepost_mailbox.usecases.ports import Ports
-from fencepost_mailbox.waits import READS_REMEMBERED_MAX, Waits
+from fencepost_mailbox.waits import Waits
 from fencepost_mailbox.work import WorkWatch
 
 SERVICE: Final = "mailbox"
+READS_REMEMBERED_MAX: Final = 100_000
 CREDENTIAL_WAIT_MS_MAX: Final = 30_000
 CREDENTIAL_LOOK_EVERY_MS: Final = 50
 
@@ -57,23 +58,31 @@ class Reads:
 
     def note_read(self, agent_id: bytes, now_ms: int) -> None:
         """See ports.Signals."""
-        self._seen[agent_id] = self._unwritten[agent_id] = now_ms
+        self._remember(agent_id, now_ms)
+        self._unwritten[agent_id] = now_ms
 
     def last_read_at_ms(self, agent_id: bytes) -> int:
         """See ports.Signals."""
         known = self._seen.get(agent_id)
         if known is None:
             known = self._store.read.last_read_at_ms(agent_id)
-            if len(self._seen) >= READS_REMEMBERED_MAX:
-                self._seen.clear()
-            self._seen[agent_id] = known
+            self._remember(agent_id, known)
         return known
 
+    def _remember(self, agent_id: bytes, at_ms: int) -> None:
+        if len(self._seen) >= READS_REMEMBERED_MAX and agent_id not in self._seen:
+            self._seen.clear()
+        self._seen[agent_id] = at_ms
+
     async def write(self) -> None:
-        """Write what was noted since."""
-        reads, self._unwritten = tuple(self._unwritten.items()), {}
-        if reads:
-            await self._store.submit(NotingReads(reads=reads))
+        """Write what was noted since; what is refused is kept for the next time."""
+        reads = tuple(self._unwritten.items())
+        if not reads:
+            return
+        await self._store.submit(NotingReads(reads=reads))
+        for agent_id, at_ms in reads:
+            if self._unwritten.get(agent_id) == at_ms:
+                del self._unwritten[agent_id]
 
 
 class Mailbox:
@@ -92,9 +101,15 @@ class Mailbox:
         self.reads = Reads(self.store, self.waits)
         self.mirror = Mirror(store=self.store, sessions=sessions, clock=clock)
         self.events = EventWatch(self.store, self.mirror)
+        self.mirror.when_revoked(self._look_again)
         self.ports = Ports(
             store=self.store, directory=self.mirror, signals=self.reads, mint=IdMint(now_ms=clock.now_ms), clock=clock
         )
+
+    def _look_again(self) -> None:
+        self.waits.look_again()
+        self.work.look_again()
+        self.events.mark()
 
     def _on_commit(self, applied: Sequence[Applied[Any]]) -> None:
         # Waits first, then the senders' receipts: a woken reader sees what is durable, a sender loses nothing by it.
@@ -170,10 +185,12 @@ class Mailbox:
 
     @staticmethod
     async def _tolerating(work: Callable[[], Awaitable[None]]) -> None:
-        # A full disk must not end a process that can still be read from; the next round tries again.
+        # Neither a full disk nor a full queue ends a process that can still be read from: the next round tries again.
         try:
             await work()
-        except StorageError as error:
+        except Refusal as error:
+            if not error.may_resend:
+                raise
             _log.warning("background_work_refused", reason=error.reason, cause=error.state.get("cause"))
 
     async def _expire(self) -> None:

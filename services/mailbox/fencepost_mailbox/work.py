@@ -6,7 +6,7 @@ Level-triggered: what is told is a state, never an event to be lost.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -16,7 +16,7 @@ from fencepost_mailbox.store.protocol import Store
 
 WATCHERS_MAX: Final = 256
 WATCHED_AGENTS_MAX: Final = 500
-LISTING_STEP_AGENTS: Final = 200
+LISTING_STEP_AGENTS: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,8 +71,17 @@ class WorkWatch:
         for watcher in self._watchers:
             watcher.event.set()
 
-    async def watch(self, agents: Sequence[bytes]) -> AsyncIterator[AgentWork]:
+    def look_again(self) -> None:
+        """Wake every watch to look whether it may go on."""
+        for watcher in self._watchers:
+            watcher.event.set()
+
+    async def watch(
+        self, agents: Sequence[bytes], *, check: Callable[[], None] = lambda: None
+    ) -> AsyncIterator[AgentWork]:
         """Yield every agent that has work, then a mark, then each agent that gains some.
+
+        `check` raises where the watcher may not go on; it is asked before each wait and after it.
 
         Raises:
             InvalidLimit: more than WATCHED_AGENTS_MAX agents are named.
@@ -89,6 +98,7 @@ class WorkWatch:
                 yield work
             yield AgentWork(agent_id=b"", requests=False, context=False, high_water=self._store.read.newest_sequence())
             while not self._draining:
+                check()
                 if not watcher.dirty:
                     watcher.event.clear()
                     await watcher.event.wait()
@@ -121,6 +131,7 @@ class WorkWatch:
         while step := self._store.read.agents_with_work(after, LISTING_STEP_AGENTS):
             high_water = self._store.read.newest_sequence()
             for agent_id, requests, context in step:
-                yield AgentWork(agent_id=agent_id, requests=requests, context=context, high_water=high_water)
+                if requests or context:
+                    yield AgentWork(agent_id=agent_id, requests=requests, context=context, high_water=high_water)
             after = step[-1][0]
             await asyncio.sleep(0)

@@ -110,9 +110,10 @@ async def test_a_claim_of_nothing_writes_nothing_and_takes_no_key(desk: Desk) ->
     assert (taken.record.record_id, taken.duplicate) == (request.record_id, False)
 
 
-async def test_an_unknown_agent_has_no_mailbox_to_claim_from(desk: Desk) -> None:
-    with pytest.raises(NotFound):
+async def test_a_claim_for_an_agent_that_is_not_known_here_yet_is_put_off(desk: Desk) -> None:
+    with pytest.raises(DirectoryStale) as refused:
         await desk.claim("nobody")
+    assert refused.value.may_resend
 
 
 @pytest.mark.requirement("mailbox.same-key-same-receipt")
@@ -476,8 +477,8 @@ async def test_floors_survive_a_restart_and_batches_in_which_they_are_raised_and
     assert desk.store.read.floor(id16("bob")) == 2
 
 
-async def test_a_life_is_opened_for_agents_that_exist(desk: Desk) -> None:
-    with pytest.raises(NotFound):
+async def test_a_life_of_an_agent_that_is_not_known_here_yet_is_put_off(desk: Desk) -> None:
+    with pytest.raises(DirectoryStale):
         await desk.open("nobody", 2)
     with pytest.raises(InvalidLimit):
         await desk.open("bob", 0)

@@ -25,6 +25,7 @@ from fencepost_mailbox.domain.values import (
     WAIT_MS_MAX,
 )
 from fencepost_mailbox.work import WATCHED_AGENTS_MAX
+from fencepost_testing.mailboxes import a_credential
 from fencepost_testing.processes import short_home
 from fencepost_testing.served_mailbox import DESCRIPTOR, Refusal, ServedMailbox, uuid_of
 
@@ -315,6 +316,37 @@ async def test_a_drain_ends_a_watch_of_events(served: ServedMailbox) -> None:
     assert (ended.status, ended.reason, ended.detail.may_resend) == (S.UNAVAILABLE, "draining", True)
 
 
+@pytest.mark.requirement("mailbox.a-removed-credential-ends-what-is-parked")
+@pytest.mark.parametrize("method", ["Receive", "Wait"])
+async def test_a_parked_call_ends_with_its_credential_and_takes_nothing_afterwards(
+    served: ServedMailbox, method: str
+) -> None:
+    ask = {"Receive": pb.ReceiveRequest(timeout_ms=9_000), "Wait": pb.WaitRequest(timeout_ms=9_000)}[method]
+    waiting = asyncio.ensure_future(served.call("bob", method, ask))
+    await parked(served, 1)
+    await served.tell(removed_credentials=[a_credential("bob").credential_id])
+    ended = await refused(waiting)
+    assert (ended.status, ended.reason) == (S.UNAUTHENTICATED, "unauthenticated")
+    sent = await served.request("ann", "bob", "after")
+    stands = await served.call("ann", "GetRecord", pb.GetRecordRequest(record_id=sent.request_id))
+    assert stands.record.delivery_state == pb.DELIVERY_STATE_ADMITTED
+
+
+@pytest.mark.requirement("mailbox.a-removed-credential-ends-what-is-parked")
+@pytest.mark.parametrize(
+    ("who", "method", "ask"),
+    [("service", "WatchWork", pb.WatchWorkRequest()), ("operator", "WatchEvents", pb.WatchEventsRequest(after=-1))],
+)
+async def test_a_watch_ends_with_its_credential(served: ServedMailbox, who: str, method: str, ask: Any) -> None:
+    watching = asyncio.ensure_future(served.call(who, method, ask))
+    async with asyncio.timeout(5):
+        while not served.mailbox.work.watchers + served.mailbox.events.watchers:  # noqa: ASYNC110 - as above
+            await asyncio.sleep(0.001)
+    await served.tell(removed_credentials=[a_credential(who).credential_id])
+    ended = await refused(watching)
+    assert (ended.status, ended.reason) == (S.UNAUTHENTICATED, "unauthenticated")
+
+
 # --- settling ---------------------------------------------------------------------------------------------------------
 
 
@@ -456,7 +488,14 @@ INVALID: list[tuple[str, str, Any, grpc.StatusCode, str]] = [
     ("ann", "ListReaders", {"agent_ids": ["bob"]}, S.INVALID_ARGUMENT, "invalid_argument"),
     ("ann", "ListReaders", {"agent_ids": [uuid_of("bob")] * (READERS_MAX + 1)}, S.INVALID_ARGUMENT, "invalid_limit"),
     ("service", "OpenGeneration", {"agent_id": "bob", "generation": 2}, S.INVALID_ARGUMENT, "invalid_argument"),
-    ("service", "OpenGeneration", {"agent_id": uuid_of("x"), "generation": 2}, S.NOT_FOUND, "not_found"),
+    # The mirror may only be behind: that it does not know an agent says nothing of the agent.
+    (
+        "service",
+        "OpenGeneration",
+        {"agent_id": uuid_of("x"), "generation": 2},
+        S.UNAVAILABLE,
+        "dependency_unavailable",
+    ),
     ("service", "OpenGeneration", {"agent_id": uuid_of("bob")}, S.INVALID_ARGUMENT, "invalid_limit"),
     ("service", "OpenGeneration", {"agent_id": uuid_of("bob"), "generation": -5}, S.INVALID_ARGUMENT, "invalid_limit"),
     ("service", "Claim", {"kind": 0}, S.INVALID_ARGUMENT, "invalid_argument"),
@@ -467,7 +506,7 @@ INVALID: list[tuple[str, str, Any, grpc.StatusCode, str]] = [
     ("service", "Claim", {"term_ms": CLAIM_TERM_MS_MAX + 1}, S.INVALID_ARGUMENT, "invalid_limit"),
     ("service", "Claim", {"high_water": -1}, S.INVALID_ARGUMENT, "invalid_limit"),
     ("service", "Claim", {"idempotency_key": ""}, S.INVALID_ARGUMENT, "invalid_idempotency_key"),
-    ("service", "Claim", {"agent_id": uuid_of("nobody")}, S.NOT_FOUND, "not_found"),
+    ("service", "Claim", {"agent_id": uuid_of("nobody")}, S.UNAVAILABLE, "dependency_unavailable"),
     ("service", "Release", {"token": "x", "generation": 1, "proof": "p"}, S.ABORTED, "stale_claim"),
     ("service", "Release", {"token": "0" * 32, "generation": 1, "proof": ""}, S.INVALID_ARGUMENT, "invalid_limit"),
     (

@@ -273,6 +273,14 @@ class KnownAgents:
         """See ports.Directory."""
         return self._by_id.get(agent_id)
 
+    def check_stands(self, caller: Caller) -> None:
+        """See ports.Directory: nothing is ever removed here."""
+
+    def must_know(self, agent_id: bytes) -> None:
+        """See ports.Directory."""
+        if agent_id not in self._by_id:
+            raise DirectoryStale("this agent is not known here yet")
+
     def check_fresh(self) -> None:
         """See ports.Directory."""
         if self.stale:

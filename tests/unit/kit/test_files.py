@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import subprocess
@@ -59,6 +60,32 @@ def test_a_killed_holder_frees_its_lock_at_once(holder: tuple[Path, subprocess.P
     lock = OwnerLock(path)
     assert lock.acquire() is None
     assert owner_of(path) == Owner(pid=os.getpid(), started_at_ms=json.loads(path.read_bytes())["started_at_ms"])
+    lock.release()
+
+
+@pytest.mark.parametrize("full", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_keeps_nobody_from_holding_a_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, full: int
+) -> None:
+    path = tmp_path / "a.lock"
+
+    def no_room(*_: object) -> int:
+        raise OSError(full, os.strerror(full))
+
+    monkeypatch.setattr(os, "pwrite", no_room)
+    lock = OwnerLock(path)
+    assert lock.acquire() is None
+    assert owner_of(path) == Owner(pid=0, started_at_ms=0), "held, by somebody without a name"
+    lock.release()
+    assert owner_of(path) is None
+
+
+def test_a_name_is_written_over_the_one_before_without_asking_for_room_first(tmp_path: Path) -> None:
+    path = tmp_path / "a.lock"
+    path.write_text("x" * 200)
+    lock = OwnerLock(path)
+    assert lock.acquire() is None
+    assert json.loads(path.read_bytes())["pid"] == os.getpid()
     lock.release()
 
 

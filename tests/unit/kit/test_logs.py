@@ -92,6 +92,23 @@ def test_the_message_of_an_error_about_machine_or_code_is_written(logged: Logged
     assert logged()[0]["error"] == text
 
 
+def test_the_members_of_a_group_are_named_and_what_led_to_them(logged: Logged) -> None:
+    def failing(error: Exception, cause: Exception) -> Exception:
+        try:
+            raise error from cause
+        except type(error) as raised:
+            return raised
+
+    first = failing(TypeError("one"), OSError(5, "Input/output error"))
+    journal.exception("failed", ExceptionGroup("several", [first, TypeError("two")]))
+    (line,) = logged()
+    assert [cause["error"] for cause in line["causes"]] == [
+        "TypeError: one",
+        "TypeError: two",
+        "OSError: [Errno 5] Input/output error",
+    ]
+
+
 def test_the_causes_of_an_error_follow_it(logged: Logged) -> None:
     try:
         try:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 
@@ -37,6 +39,23 @@ def test_a_newer_database_is_refused_and_not_written_whatever_its_journal(tmp_pa
         database.open()
     assert path.read_bytes() == before
     assert refused.value.state == {"schema": "2", "known": "1"}
+
+
+@pytest.mark.requirement("kit.a-newer-database-is-not-touched")
+def test_a_newer_database_keeps_the_log_that_a_kill_left(tmp_path: Path) -> None:
+    path = tmp_path / "x.db"
+    killed = (
+        "import os, sqlite3, sys; c = sqlite3.connect(sys.argv[1], isolation_level=None);"
+        "c.execute('PRAGMA journal_mode = WAL'); c.execute('CREATE TABLE t (a)'); c.execute('PRAGMA user_version = 2');"
+        "os._exit(9)"
+    )
+    subprocess.run([sys.executable, "-c", killed, str(path)], check=False, timeout=30)
+    log = path.with_name("x.db-wal")
+    before = path.read_bytes(), log.read_bytes()
+    assert before[1], "what was committed stands in the log only"
+    with pytest.raises(SchemaTooNew):
+        SqliteDatabase(path, migrations=ONE).open()
+    assert (path.read_bytes(), log.read_bytes()) == before
 
 
 def test_a_refused_database_is_not_held(tmp_path: Path) -> None:

@@ -135,7 +135,10 @@ class Queries(Protocol):
         ...
 
     def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
-        """Return (agent, has pending requests, has stored context) in the order of agent ids behind `after`."""
+        """Return (agent, has pending requests, has stored context) of the next `limit` recipients behind `after`.
+
+        Those without work are among them: what is bounded is how much is looked at.
+        """
         ...
 
     def work_of(self, agent_id: bytes) -> tuple[bool, bool]:

@@ -286,9 +286,7 @@ class SqliteQueries:
         found: list[tuple[bytes, bool, bool]] = []
         while len(found) < limit and (row := self._one(sql.NEXT_RECIPIENT, after=after)) is not None:
             after = row[0]
-            requests, context = self.work_of(after)
-            if requests or context:
-                found.append((after, requests, context))
+            found.append((after, *self.work_of(after)))
         return found
 
     def claims_expired(self, now_ms: int) -> bool:

@@ -93,6 +93,7 @@ FRESH_POSITIONS = _sqlite(
 OPEN_REQUESTS = _sqlite(
     select(RECORD)
     .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery != _const(Delivery.PENDING))
+    .with_hint(RECORD, "INDEXED BY record_owed", "sqlite")
     .order_by(R.position)
     .limit(bindparam("limit"))
     .offset(_ZERO)
@@ -151,6 +152,7 @@ NEWEST_FACT = _sqlite(select(FACT.c.sequence).order_by(FACT.c.sequence.desc()).l
 OLDEST_PENDING = _sqlite(
     select(RECORD)
     .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery == _const(Delivery.PENDING))
+    .with_hint(RECORD, "INDEXED BY record_pending", "sqlite")
     .order_by(R.position)
     .limit(_const(1))
     .offset(_ZERO)

@@ -31,6 +31,20 @@ class RecordRow(SQLModel, table=True):
         Index("record_inbox", "recipient", "inbox", "position"),
         Index("record_sent", "sender", "sequence"),
         Index(
+            "record_pending",
+            "recipient",
+            "position",
+            sqlite_where=text("answer = 1 AND delivery = 1"),
+            postgresql_where=text("answer = 1 AND delivery = 1"),
+        ),
+        Index(
+            "record_owed",
+            "recipient",
+            "position",
+            sqlite_where=text("answer = 1 AND delivery <> 1"),
+            postgresql_where=text("answer = 1 AND delivery <> 1"),
+        ),
+        Index(
             "record_open", "recipient", "position", sqlite_where=text("answer = 1"), postgresql_where=text("answer = 1")
         ),
         Index("record_shown", "recipient", "position", sqlite_where=text(SHOWN), postgresql_where=text(SHOWN)),

@@ -28,7 +28,7 @@ from fencepost_mailbox.domain.claims import (
 from fencepost_mailbox.domain.delivery import Event, advance
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import evolve
-from fencepost_mailbox.domain.refusals import InvalidLimit, NotFound
+from fencepost_mailbox.domain.refusals import InvalidLimit
 from fencepost_mailbox.domain.texts import check_evidence
 from fencepost_mailbox.domain.values import Answer, Fact, FactKind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
@@ -191,12 +191,11 @@ class TakeClaim:
 
         Raises:
             InvalidLimit, InvalidIdempotencyKey: the call cannot be carried out.
-            NotFound: the directory has no such agent.
+            DirectoryStale: the agent is not known here yet; nothing was written, may be resent.
             Others: see Claiming.
         """
         ports = self._ports
-        if ports.directory.agent(command.agent_id) is None:
-            raise NotFound("no agent has this id; nothing was written")
+        ports.directory.must_know(command.agent_id)
         if command.high_water < 0:
             raise InvalidLimit("high_water must not be negative; nothing was written")
         content = fingerprint(

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost_mailbox.domain.claims import check_floor
-from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.values import OPEN_REQUESTS_MAX, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.ports import Ports, supersede
@@ -60,10 +59,9 @@ class OpenGeneration:
         """Open a life of an agent.
 
         Raises:
-            NotFound: the directory has no such agent.
+            DirectoryStale: the agent is not known here yet; nothing was written, may be resent.
             InvalidLimit, StaleGeneration: see Opening.
         """
         ports = self._ports
-        if ports.directory.agent(agent_id) is None:
-            raise NotFound("no agent has this id; nothing was written")
+        ports.directory.must_know(agent_id)
         return await ports.store.submit(Opening(agent_id=agent_id, generation=generation, now_ms=ports.clock.now_ms()))

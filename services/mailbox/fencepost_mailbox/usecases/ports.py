@@ -49,6 +49,22 @@ class Directory(Protocol):
         """
         ...
 
+    def check_stands(self, caller: Caller) -> None:
+        """Refuse where the caller's credential was removed since its call was let in. For calls that park.
+
+        Raises:
+            Unauthenticated: it was removed.
+        """
+        ...
+
+    def must_know(self, agent_id: bytes) -> None:
+        """Refuse where the mirror does not know an agent: it may only be behind, so this says nothing of the agent.
+
+        Raises:
+            DirectoryStale: it is not known here yet; nothing was written, may be resent.
+        """
+        ...
+
 
 class Signals(Protocol):
     """Who waits for what, on the event loop."""

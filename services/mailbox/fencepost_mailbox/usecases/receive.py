@@ -169,6 +169,7 @@ class Receive:
         Raises:
             InvalidLimit, InvalidTimeout, InvalidCursor, ExpiredCursor: nothing was read or acknowledged.
             StaleGeneration: an earlier life reads nothing.
+            Unauthenticated: the credential was removed while the call waited.
         """
         ports = self._ports
         recipient, _ = agent_of(caller)
@@ -179,6 +180,7 @@ class Receive:
         with self._waits.register(recipient) as wait:
             await self._acknowledge(caller, recipient, up_to)
             while True:
+                ports.directory.check_stands(caller)
                 reading = Reading(
                     recipient=recipient,
                     generation=caller.generation,
@@ -266,6 +268,7 @@ class Wait:
         Raises:
             InvalidTimeout: outside 0..WAIT_MS_MAX.
             StaleGeneration: an earlier life does not wait.
+            Unauthenticated: the credential was removed while the call waited.
         """
         ports = self._ports
         recipient, _ = agent_of(caller)
@@ -273,7 +276,8 @@ class Wait:
         # Subscribed before the state is read: a commit between the two is not missed (M008).
         with self._waits.register(recipient) as wait:
             while True:
-                # Each time anew: what woke it may have been the next life of the agent.
+                # Each time anew: what woke it may have been the next life of the agent, or the end of its credential.
+                ports.directory.check_stands(caller)
                 await self._check_life(caller, recipient)
                 ports.signals.note_read(recipient, ports.clock.now_ms())
                 if ports.store.read.has_fresh(recipient):

@@ -35,6 +35,9 @@ CREATE UNIQUE INDEX record_by_id ON record (record_id);
 CREATE INDEX record_inbox ON record (recipient, inbox, position);
 CREATE INDEX record_sent ON record (sender, sequence);
 CREATE INDEX record_open ON record (recipient, position) WHERE answer = 1;
+-- Of the open ones, those that nobody has been shown and those that are owed: neither hides behind many of the other.
+CREATE INDEX record_pending ON record (recipient, position) WHERE answer = 1 AND delivery = 1;
+CREATE INDEX record_owed ON record (recipient, position) WHERE answer = 1 AND delivery <> 1;
 -- What a cursor may acknowledge: shown, or carried into the conversation. Empty where everything is acknowledged.
 CREATE INDEX record_shown ON record (recipient, position)
     WHERE acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4));
