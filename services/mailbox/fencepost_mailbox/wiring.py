@@ -21,6 +21,7 @@ from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge,
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_mailbox.directory import Mirror, SessionsPort
 from fencepost_mailbox.domain.refusals import StorageError
+from fencepost_mailbox.erasure import Eraser
 from fencepost_mailbox.servicer import RULES, MailboxServicer
 from fencepost_mailbox.sessions_link import SessionsLink
 from fencepost_mailbox.settings import MailboxSettings
@@ -89,10 +90,12 @@ class Mailbox:
         self.waits = Waits(clock)
         self.work = WorkWatch(self.store)
         self.reads = Reads(self.store, self.waits)
-        self.mirror = Mirror(store=self.store, sessions=sessions, clock=clock)
-        self.ports = Ports(
-            store=self.store, directory=self.mirror, signals=self.reads, mint=IdMint(now_ms=clock.now_ms), clock=clock
+        mint = IdMint(now_ms=clock.now_ms)
+        self.eraser = Eraser(store=self.store, sessions=sessions, clock=clock, epoch=lambda: self.mirror.position.epoch)
+        self.mirror = Mirror(
+            store=self.store, sessions=sessions, clock=clock, mint=mint, on_closed=self.eraser.news.set
         )
+        self.ports = Ports(store=self.store, directory=self.mirror, signals=self.reads, mint=mint, clock=clock)
 
     def _on_commit(self, applied: Sequence[Applied[Any]]) -> None:
         # Waits first, then the senders' receipts: a woken reader sees what is durable, a sender loses nothing by it.
@@ -141,6 +144,7 @@ class Mailbox:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self.mirror.follow(self._clock.sleep)),
+                    tasks.create_task(self.eraser.run(self._clock.sleep)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
