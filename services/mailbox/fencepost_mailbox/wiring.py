@@ -225,6 +225,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
             metrics_port=settings.metrics_port,
+            listen=settings.listen,
         ),
         drain=drain,
     )
