@@ -176,7 +176,10 @@ def _headline(record: pb.Record) -> str:
 
 
 def _who(record: pb.Record) -> str:
-    return f"{one_line(record.sender.name)}" if record.HasField("sender") else "the host"
+    if not record.HasField("sender"):
+        return "the host"
+    # A deleted agent has no name any more.
+    return one_line(record.sender.name) or record.sender.agent_id
 
 
 @messages.command("wait")
