@@ -13,6 +13,7 @@ from typer.main import get_command
 from fencepost.cli import exits, screen
 from fencepost.cli.agents import agents
 from fencepost.cli.care import backup, restore
+from fencepost.cli.certs import certs
 from fencepost.cli.config import configuration
 from fencepost.cli.connect import config, connect
 from fencepost.cli.doctor import doctor
@@ -70,6 +71,7 @@ app.command("why")(why)
 app.add_typer(projects, name="project")
 app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
+app.add_typer(certs, name="certs")
 app.command("connect")(connect)
 app.command("doctor")(doctor)
 app.command("version")(version)
