@@ -113,7 +113,6 @@ def _claude(project: Path) -> Case:
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
-            "ENABLE_TOOL_SEARCH": "false",
         },
         rewrites=True,
     )
