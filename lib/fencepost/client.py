@@ -35,7 +35,7 @@ from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceStub
-from fencepost.transports import TransportName, opener
+from fencepost.transports import ClientCertificates, Remote, TransportName, opener
 
 if TYPE_CHECKING:
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
@@ -196,8 +196,9 @@ class Channels:
         Refused: there is no such transport, or its extra is not installed.
     """
 
-    def __init__(self, home: Home, *, transport: TransportName = "grpcio") -> None:
+    def __init__(self, home: Home, *, transport: TransportName = "grpcio", remote: Remote | None = None) -> None:
         self.home = home
+        self._remote = remote
         self._open = opener(transport)
         self._links: dict[str, _Link] = {}
         self._retiring: set[asyncio.Task[None]] = set()
@@ -223,7 +224,7 @@ class Channels:
         clock = asyncio.get_running_loop().time
         deadline = clock() + within_ms / 1000
         while True:
-            address = read_address(self.home.address(service))
+            address = self._address(service)
             remaining_s = deadline - clock()
             if address is not None:
                 channel = self._linked(service, address)
@@ -231,9 +232,21 @@ class Channels:
                     return channel
                 remaining_s = deadline - clock()
             if remaining_s <= 0:
-                raise _not_connected(service, self.home, published=address is not None, within_ms=within_ms)
+                raise _not_connected(service, self._where, published=address is not None, within_ms=within_ms)
             if address is None:
                 await asyncio.sleep(min(remaining_s, ADDRESS_POLL_MS / 1000))
+
+    def _address(self, service: str) -> str | None:
+        if self._remote is None:
+            return read_address(self.home.address(service))
+        address = self._remote.addresses.get(service)
+        if address is None:
+            raise Refused("invalid_address", f"no address of {service} was given; nothing was sent")
+        return address
+
+    @property
+    def _where(self) -> str:
+        return f"the home {self.home.text}" if self._remote is None else f"{dict(self._remote.addresses)}"
 
     def _linked(self, service: str, address: str) -> grpc.aio.Channel:
         link = self._links.get(service)
@@ -243,9 +256,25 @@ class Channels:
             task = asyncio.create_task(link.channel.close(grace=RETIRE_GRACE_MS / 1000))
             self._retiring.add(task)
             task.add_done_callback(self._retiring.discard)
-        channel = self._open(address, None)
+        channel = self._opened(address)
         self._links[service] = _Link(address=address, channel=channel)
         return channel
+
+    def _opened(self, address: str) -> grpc.aio.Channel:
+        if self._remote is None:
+            return self._open(address, None)
+        host, _, port = address.rpartition(":")
+        if not host or not port.isdigit():
+            raise Refused("invalid_address", f"{address!r} is not host:port; nothing was sent")
+        try:
+            return self._open(address, self._remote.certificates)
+        except (OSError, ValueError) as error:
+            # The cause may repeat a line of a key.
+            raise Refused(
+                "certificates_unreadable",
+                f"the certificates for {address} cannot be used ({type(error).__name__}); nothing was sent",
+                hint="Copy the folder that `fencepost certs issue NAME` made, whole, and readable for this user alone.",
+            ) from None
 
     async def aclose(self) -> None:
         """Close every channel. Calls still open end as cancelled."""
@@ -268,12 +297,13 @@ async def _becomes_ready(channel: grpc.aio.Channel, within_s: float) -> bool:
     return True
 
 
-def _not_connected(service: str, home: Home, *, published: bool, within_ms: int) -> NotWritten:
+def _not_connected(service: str, where: str, *, published: bool, within_ms: int) -> NotWritten:
     what = "nobody answers at its address" if published else "it publishes no address"
     return NotWritten(
         "unreachable" if published else "not_running",
-        f"{service} of the home {home.text} could not be reached within {within_ms} ms: {what}; nothing was sent",
-        hint="Start the services with `fencepost up`, or look at `fencepost status`.",
+        f"{service} of {where} could not be reached within {within_ms} ms: {what}; nothing was sent",
+        hint="Start the services with `fencepost up`, or look at `fencepost status`; over TCP, look at its log as well:"
+        " a certificate that is not in force is refused.",
         state={"service": service},
     )
 
@@ -646,9 +676,15 @@ class Client:
     """
 
     def __init__(
-        self, home: Home, identity: Identity, *, budgets: Budgets | None = None, transport: TransportName = "grpcio"
+        self,
+        home: Home,
+        identity: Identity,
+        *,
+        budgets: Budgets | None = None,
+        transport: TransportName = "grpcio",
+        remote: Remote | None = None,
     ) -> None:
-        self.channels = Channels(home, transport=transport)
+        self.channels = Channels(home, transport=transport, remote=remote)
         self.identity = identity
         self.mailbox = Mailbox(self.channels, identity.token, budgets=budgets)
         self.sessions = Sessions(self.channels, identity.token, budgets=budgets)
@@ -664,6 +700,28 @@ class Client:
         """Return the client of the agent that the environment names. See `Identity.from_environment` for refusals."""
         home = Home.from_environment(env)
         return cls(home, Identity.from_environment(home, env), budgets=budgets, transport=transport)
+
+    @classmethod
+    def over_tls(
+        cls,
+        addresses: Mapping[str, str],
+        *,
+        certificates: str | os.PathLike[str],
+        credential: str | os.PathLike[str],
+        budgets: Budgets | None = None,
+        transport: TransportName = "grpcio",
+    ) -> Client:
+        """Return the client of an agent whose services are reached over TCP.
+
+        `addresses`: `host:port` of `mailbox`, and of `sessions` where that is called. `certificates`: the folder that
+        `fencepost certs issue` made. `credential`: the agent's credential file.
+
+        Raises:
+            Refused: the credential cannot be used. Certificates are read at the first call.
+        """
+        identity = Identity(token=read_credential(credential), agent_id=None, source="over_tls")
+        remote = Remote(addresses=dict(addresses), certificates=ClientCertificates.in_folder(certificates))
+        return cls(Home.from_environment(), identity, budgets=budgets, transport=transport, remote=remote)
 
     async def __aenter__(self) -> Self:
         try:

@@ -5,6 +5,7 @@ Standard library only, and little of it: the stdio shim imports this module at e
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
@@ -89,11 +90,28 @@ class Home:
 
     @classmethod
     def from_environment(cls, env: Mapping[str, str] | None = None) -> Home:
-        """Return the home that FENCEPOST_HOME names; where it is unset or empty, ~/.fencepost."""
+        """Return the home that FENCEPOST_HOME names; where it is unset or empty, ~/.fencepost.
+
+        Refuses one that cannot be looked into, see check_usable; one that is not there yet is no such home.
+        """
+        home = cls.named(env)
+        home.check_usable()
+        return home
+
+    @classmethod
+    def named(cls, env: Mapping[str, str] | None = None) -> Home:
+        """Return what from_environment returns, without a look at the disk."""
         named = (os.environ if env is None else env).get(HOME_VARIABLE, "")
         if "\0" in named:
             raise Refused("invalid_home", f"{HOME_VARIABLE} holds a NUL character; nothing was created")
-        return cls(named or os.path.join(os.path.expanduser("~"), ".fencepost"))  # noqa: PTH111, PTH118 (see _path)
+        try:
+            return cls(named or os.path.join(os.path.expanduser("~"), ".fencepost"))  # noqa: PTH111, PTH118 (see _path)
+        except FileNotFoundError as error:
+            raise Refused(
+                "invalid_home",
+                f"{HOME_VARIABLE} is relative to the current folder, which is gone; nothing was created",
+                hint=f"Give {HOME_VARIABLE} as an absolute path, or go to a folder that is there.",
+            ) from error
 
     def __repr__(self) -> str:
         return f"Home({self.text!r})"
@@ -151,6 +169,11 @@ class Home:
     def settings(self) -> Path:
         """The settings file, which need not exist."""
         return _path(f"{self.text}/fencepost.toml")
+
+    @property
+    def certificates(self) -> Path:
+        """The private certificate authority for calls over TCP, which need not exist; 0700."""
+        return _path(f"{self.text}/tls")
 
     # Per service.
 
@@ -247,6 +270,28 @@ class Home:
                 state={"longest_bytes": str(longest), "bytes_max": str(SOCKET_PATH_BYTES_MAX)},
             )
 
+    def check_usable(self) -> None:
+        """Refuse a home that cannot be looked into: no folder, links in a loop or to nothing, too long, closed to us.
+
+        A home that is not there yet can be used: `fencepost up` makes it. Creates nothing.
+        """
+        for folder in (self.text, f"{self.text}/run"):
+            try:
+                # What is asked about lies in the folder, so that the answer needs the right to look into it.
+                os.stat(f"{folder}/.")  # noqa: PTH116 (see _path)
+            except FileNotFoundError:
+                if os.path.islink(folder):  # noqa: PTH114 (see _path)
+                    raise _unusable(folder, "a link to nothing") from None
+            except OSError as error:
+                if error.errno == errno.ENAMETOOLONG:
+                    raise Refused(
+                        "home_path_too_long",
+                        f"the home of {len(os.fsencode(self.text))} bytes has a path or a folder name over this"
+                        " system's limit; nothing was done",
+                        hint=f"Choose a shorter {HOME_VARIABLE}, for example ~/.fencepost.",
+                    ) from error
+                raise _unusable(folder, _FLAWS.get(error.errno or 0, error.strerror or "not to be read")) from error
+
     def prepare(self) -> None:
         """Create the home and its run and logs folders, 0700; where its path is over the socket limit, a short folder.
 
@@ -268,6 +313,23 @@ class Home:
             from fencepost import sockets  # noqa: PLC0415 (a home of ordinary length never needs it)
 
             sockets.prepare(folder_of_sockets, str(self.run))
+
+
+_FLAWS: Final = {
+    errno.ENOTDIR: "not a folder, or lies below a file",
+    errno.ELOOP: "a loop of links",
+    errno.EACCES: "closed to this user",
+    errno.EPERM: "closed to this user",
+}
+
+
+def _unusable(folder: str, flaw: str) -> Refused:
+    return Refused(
+        "invalid_home",
+        f"{folder} is {flaw}; nothing was done",
+        hint=f"Choose a folder of your own as {HOME_VARIABLE}, or leave it unset for ~/.fencepost.",
+        state={"home_folder": folder},
+    )
 
 
 def _check_folder(folder: str, *, private: bool) -> None:

@@ -80,11 +80,21 @@ def _locked(handle: int) -> bool:
 
 
 def owner_of(path: Path) -> Owner | None:
-    """Return who holds the lock at `path`, or None where nobody does. Changes and creates nothing."""
+    """Return who holds the lock at `path`, or None where nobody does. Changes and creates nothing.
+
+    Refuses where that cannot be looked at: a lock that cannot be read is not one that nobody holds.
+    """
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise Refused(
+            "lock_unreadable",
+            f"{path} cannot be read: {os.strerror(error.errno or 0)}; nothing was done",
+            hint="It must be a plain file of your own in a home of your own: look at it, or choose another"
+            " FENCEPOST_HOME.",
+        ) from error
     try:
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -145,7 +155,18 @@ class HomeRefused(StartRefused):
 
 
 _UNWRITABLE: Final = frozenset(
-    {errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOSPC, errno.EDQUOT, errno.ENOTDIR, errno.EISDIR, errno.ELOOP}
+    {
+        errno.EROFS,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENOSPC,
+        errno.EDQUOT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.EEXIST,
+    }
 )
 
 

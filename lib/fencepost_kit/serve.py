@@ -34,6 +34,7 @@ from fencepost_kit.guard import Gate
 from fencepost_kit.health import Health
 from fencepost_kit.launch import PARENT_VARIABLE
 from fencepost_kit.metrics import gauge, new_registry
+from fencepost_kit.mutual_tls import TlsFront
 from fencepost_kit.reflection import Reflection
 from fencepost_kit.refusal import Refusal, StartRefused
 
@@ -78,6 +79,7 @@ class ServeSettings:
     """Where and how long: the home, the service's name in it, its gRPC service names, and the time for a drain.
 
     `reflection`: whether tools may ask which services and messages there are. `metrics_port`: on 127.0.0.1; 0: none.
+    `listen`: an address for calls over mutual TLS besides the socket; empty: none.
     """
 
     home: Home
@@ -86,6 +88,7 @@ class ServeSettings:
     drain_ms: int = DRAIN_MS
     reflection: bool = True
     metrics_port: int = 0
+    listen: str = ""
 
     def __post_init__(self) -> None:
         if not 0 <= self.drain_ms <= DRAIN_MS_MAX:
@@ -113,6 +116,7 @@ class Server:
         if self._reflection is not None:
             self._reflection.add_to(self.grpc)
         self._metrics = Exposition(self.registry, port=settings.metrics_port) if settings.metrics_port else None
+        self._front: TlsFront | None = None
         self._lock = OwnerLock(settings.home.lock(settings.service))
         self._bound: tuple[int, int] | None = None
         self._socket: Path | None = None
@@ -126,11 +130,14 @@ class Server:
             SocketInUse: another live server owns the socket; it is named, and nothing was touched.
             HomeRefused: the home is unsafe, not writable, or its paths are too long; the state names the cause.
             InvalidFaults: a fault is armed at a point that this process does not have.
+            InvalidListen, ListenInUse, CertificatesMissing: `listen` is set and cannot be served.
         """
         try:
             await self._start()
         except BaseException:
             self._stopped = True
+            if self._front is not None:
+                await self._front.stop()
             await self.grpc.stop(None)
             self._clear()
             raise
@@ -144,10 +151,14 @@ class Server:
             owner = self._lock.acquire()
             if owner is not None:
                 raise _in_use(service, owner.pid, owner.started_at_ms)
+            if self._settings.listen:
+                self._front = TlsFront(home=home, listen=self._settings.listen)
             # Asked once: what the environment says of a short folder must not move a socket that is served.
             path = home.socket(service)
             self._bind(path)
             await self.grpc.start()
+            if self._front is not None:
+                await self._front.start(path)
             self._publish(home, service, path)
         if self._metrics is not None:
             gauge(self.registry, "fencepost_calls_open", "Calls in progress.", service=service, read=self._calls_open)
@@ -173,6 +184,8 @@ class Server:
         self._stopped = True
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._settings.drain_ms / 1000
+        if self._front is not None:
+            self._front.close_door()
         self._health.close()
         if self._reflection is not None:
             self._reflection.close()
@@ -181,6 +194,8 @@ class Server:
             await self._drained(deadline)
             await self.grpc.stop(max(0.0, deadline - loop.time()))
         finally:
+            if self._front is not None:
+                await self._front.stop()
             if self._metrics is not None:
                 await self._metrics.stop()
             self._clear()

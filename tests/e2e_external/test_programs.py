@@ -9,13 +9,14 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
+from fencepost.home import Home
 from fencepost_testing import scripted_model
 from fencepost_testing.real_programs import ISOLATE, NotInstalled, Ran, installed, run
 
@@ -38,13 +39,18 @@ CALLED: Final = ("send_message", "receive_messages")
 QUESTION: Final = "are you there?"
 ANSWER: Final = "I am, and it is noon"
 WAIT_MS: Final = 45_000
-CALLS: Final = [
+Call = tuple[str, Mapping[str, Any]]
+CALLS: Final[Sequence[Call]] = [
     ("send_message", {"target": "bob", "message": QUESTION}),
     ("receive_messages", {"timeout_ms": 40_000}),
     ("receive_messages", {"ack_cursor": "<last:ack_cursor>"}),
 ]
 # The services listen on sockets, not on ports: a program without a network reaches them.
+SYSTEM_PATH: Final = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 NOTHING_ELSE: Final = "a network of its own takes Linux, unshare, ip, and the right to use them"
+
+
+Worked = tuple[Ran, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +113,6 @@ def _claude(project: Path) -> Case:
             "CLAUDE_CODE_MAX_RETRIES": "1",
             "DISABLE_AUTOUPDATER": "1",
             "DISABLE_TELEMETRY": "1",
-            "ENABLE_TOOL_SEARCH": "false",
         },
         rewrites=True,
     )
@@ -212,14 +217,14 @@ class Person:
         assert ran.code == 0, ran
         return ran
 
-    def work(self) -> tuple[Ran, list[dict[str, Any]]]:
+    def work(self, calls: Sequence[Call] = CALLS, **variables: str) -> Worked:
         """Run the program for one prompt; return how it ended, and what its model was told."""
-        calls, record = self.home.parent / "calls.json", self.home.parent / "record.jsonl"
-        calls.write_text(json.dumps(CALLS), encoding="utf-8")
+        script, record = self.home.parent / "calls.json", self.home.parent / "record.jsonl"
+        script.write_text(json.dumps(calls), encoding="utf-8")
         record.write_text("", encoding="utf-8")
         model = [sys.executable, "-P", str(scripted_model.__file__), "--port", str(PORT)]
-        words: list[str | Path] = [*ISOLATE, *model, "--calls", calls, "--record", record, "--", *self.case.words]
-        ran = run(words, env=self.env, cwd=self.project)
+        words: list[str | Path] = [*ISOLATE, *model, "--calls", script, "--record", record, "--", *self.case.words]
+        ran = run(words, env={**self.env, **variables}, cwd=self.project)
         return ran, [json.loads(line) for line in record.read_text(encoding="utf-8").splitlines()]
 
     def held(self) -> dict[str, bytes]:
@@ -228,37 +233,52 @@ class Person:
         return {name: (self.home / name).read_bytes() for name in names if (self.home / name).is_file()}
 
 
-@pytest.fixture(params=list(CASES))
-def person(request: pytest.FixtureRequest, served: Any, tmp_path: Path) -> Person:
-    home, bin_folder = tmp_path / "home", tmp_path / "bin"
+Meet = Callable[[str], Person]
+
+
+@pytest.fixture
+def meet(request: pytest.FixtureRequest, served: Any, tmp_path: Path) -> Meet:
+    """Somebody who has the program of this name; who cannot have it is skipped, and says why."""
     project = served.world.services.home.path / "work" / "external"
-    case = CASES[request.param](project)
-    for folder in (home, bin_folder, project):
-        folder.mkdir(parents=True, exist_ok=True)
-    if run([*ISOLATE, "true"], env=os.environ, cwd=project).code:
-        pytest.skip(f"{case.name} was not run: {NOTHING_ELSE}")
-    try:
-        program = installed(PROGRAMS, case.name)
-    except NotInstalled as error:
-        pytest.skip(f"{case.name} was not run: {error}")
-    node = request.getfixturevalue("node").folder / "node_modules" / "node" / "bin"
+    project.mkdir(parents=True, exist_ok=True)
+
+    def one(name: str) -> Person:
+        if run([*ISOLATE, "true"], env=os.environ, cwd=project).code:
+            pytest.skip(f"{name} was not run: {NOTHING_ELSE}")
+        try:
+            program = installed(PROGRAMS, name)
+        except NotInstalled as error:
+            pytest.skip(f"{name} was not run: {error}")
+        node = request.getfixturevalue("node").folder / "node_modules" / "node" / "bin"
+        return settled(CASES[name](project), tmp_path / name, program, node=node, home=served.world.services.home)
+
+    return one
+
+
+def settled(case: Case, folder: Path, program: Path, *, node: Path, home: Home) -> Person:
+    own, bin_folder = folder / "home", folder / "bin"
+    for made in (own, bin_folder):
+        made.mkdir(parents=True)
     (bin_folder / case.name).symlink_to(program)
     for name, content in {case.file: case.before, **case.others}.items():
         if content is not None:
-            (home / name).parent.mkdir(parents=True, exist_ok=True)
-            (home / name).write_text(content, encoding="utf-8")
+            (own / name).parent.mkdir(parents=True, exist_ok=True)
+            (own / name).write_text(content, encoding="utf-8")
     env = {
-        "HOME": str(home),
-        "PATH": os.pathsep.join(
-            [str(bin_folder), str(node), "/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"]
-        ),
+        "HOME": str(own),
+        "PATH": f"{bin_folder}:{node}:{SYSTEM_PATH}",
         "LANG": "C.UTF-8",
         "TERM": "dumb",
-        "TMPDIR": str(tmp_path),
-        "FENCEPOST_HOME": served.world.services.home.text,
+        "TMPDIR": str(folder),
+        "FENCEPOST_HOME": home.text,
         **case.variables,
     }
-    return Person(home=home, project=project, case=case, env=env)
+    return Person(home=own, project=home.path / "work" / "external", case=case, env=env)
+
+
+@pytest.fixture(params=list(CASES))
+def person(request: pytest.FixtureRequest, meet: Meet) -> Person:
+    return meet(request.param)
 
 
 def arguments(person: Person, *, approved: bool = True) -> list[str]:
@@ -306,6 +326,45 @@ async def test_without_an_approval_a_program_that_nobody_watches_calls_nothing(p
     assert f"unasked-{person.case.name}" not in {agent["name"] for agent in agents}
 
 
+@pytest.mark.requirement("connect.real-programs")
+@pytest.mark.timeout(600)
+async def test_a_program_connected_without_a_name_is_the_agent_that_its_environment_names(
+    person: Person, served: Any
+) -> None:
+    approvals = [word for tool in person.case.approved for word in ("--approve", tool)]
+    await asyncio.to_thread(person.connect, *approvals)
+    ann, bob = served.world.ann, served.world.bob
+    calls = [("send_message", {"target": "bob", "message": QUESTION})]
+    ran, _ = await asyncio.to_thread(person.work, calls, FENCEPOST_SESSION_ID=ann.agent_id)
+    async with served.world.agent(bob) as reader:
+        page = await reader.call("receive_messages")
+        assert [(record["sender"]["name"], record["message"]) for record in page["messages"]] == [("ann", QUESTION)], (
+            ran
+        )
+        await reader.call("receive_messages", ack_cursor=page["ack_cursor"])
+
+
+@pytest.mark.requirement("connect.real-programs")
+@pytest.mark.timeout(900)
+async def test_no_program_cuts_off_the_longest_wait(meet: Meet, served: Any) -> None:
+    people = [meet(name) for name in CASES]
+
+    async def waited(person: Person) -> list[str]:
+        tools = [word for tool in person.case.approved and ("wait_agent",) for word in ("--approve", tool)]
+        await asyncio.to_thread(person.connect, "--agent", f"patient-{person.case.name}", *tools)
+        ran, told = await asyncio.to_thread(person.work, [("wait_agent", {"timeout_ms": 60_000})])
+        results: list[str] = told[-1].get("results") or [str(ran)]
+        return results
+
+    found = await asyncio.gather(*(waited(person) for person in people))
+    cut = {
+        person.case.name: results
+        for person, results in zip(people, found, strict=True)
+        if "timed_out" not in str(results)
+    }
+    assert cut == {}
+
+
 async def answer(bob: Any, name: str, working: asyncio.Task[Any]) -> tuple[str, str]:
     """Wait for the program's message and answer it; return the ids of both."""
     received = await bob.call("receive_messages", timeout_ms=WAIT_MS)
@@ -328,9 +387,9 @@ def explained(person: Person, record_id: str) -> Any:
 def connect_and_undo(person: Person) -> None:
     """Where nobody but us has written in between, everything is byte for byte as it was."""
     before = person.held()
-    person.connect(*arguments(person), path="/usr/bin:/bin:/usr/sbin:/sbin")
+    person.connect(*arguments(person), path=SYSTEM_PATH)
     assert person.held() != before
-    person.connect("--undo", path="/usr/bin:/bin:/usr/sbin:/sbin")
+    person.connect("--undo", path=SYSTEM_PATH)
     assert person.held() == before
 
 

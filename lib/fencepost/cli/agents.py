@@ -1,4 +1,4 @@
-"""`fencepost agent`: create, list, show and change agents."""
+"""`fencepost agent`: create, list, show, change and delete agents."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from fencepost.cli import acting, screen
+from fencepost.cli.deleting import delete
 from fencepost.cli.directory import NO_AGENTS, all_agents, all_projects, readers, resolve
 from fencepost.cli.options import AsJson, Key, Target, key_or_new
 from fencepost.cli.plain import one_line, plain
@@ -24,7 +25,8 @@ from fencepost.connect.entry import connection
 from fencepost.errors import Refused
 from fencepost.sessions.v1 import sessions_pb2 as pb
 
-agents = typer.Typer(help="Create, list, show and change agents.", no_args_is_help=True)
+agents = typer.Typer(help="Create, list, show, change and delete agents.", no_args_is_help=True)
+agents.command("delete")(delete)
 
 ROLES: Final = {"agent": common_pb2.ROLE_AGENT, "coordinator": common_pb2.ROLE_COORDINATOR}
 
@@ -127,7 +129,9 @@ def list_agents(
 
 def _row(agent: pb.Agent, names: Mapping[str, str] | None, reading: Mapping[str, Any], now_ms: int) -> list[str]:
     reader = reading.get(agent.agent_id)
-    if reader is None:
+    if agent.state == pb.AGENT_STATE_DELETING:
+        read = "deleting"
+    elif reader is None:
         read = "?"
     else:
         read = "waiting now" if reader["waiting"] else screen.ago(reader["last_read_at_ms"], now_ms)
@@ -152,6 +156,7 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
         screen.put_json(fields | ({"connect": connection(who.home, agent.agent_id)} if who.is_operator else {}))
         return
     now_ms = int(time.time() * 1000)
+    deleting = agent.state == pb.AGENT_STATE_DELETING
     facts = {
         "Name": agent.name,
         "UUID": agent.agent_id,
@@ -160,9 +165,10 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
         "Provider": agent.provider or "not known",
         "Workspace": agent.workspace or "not known",
         "Generation": str(agent.generation),
+        "State": "deleting: no credential, its mail is being closed and erased" if deleting else "",
         "Created": screen.moment(agent.created_at_ms),
         "Last read": "not known" if reader is None else screen.ago(reader["last_read_at_ms"], now_ms),
-        "Credential": found.credential_file,
+        "Credential": "" if deleting else found.credential_file,
     }
     screen.put("\n".join(f"{name:<11} {one_line(value)}" for name, value in facts.items() if value))
 
@@ -195,6 +201,8 @@ def update(
         screen.put_json(plain(changed))
         return
     screen.put(f"Agent {one_line(changed.agent.name)} ({changed.agent.agent_id}) changed.")
+    if name is not None:
+        screen.put("An earlier name of it means nobody now, and no other agent can take one for a minute.")
 
 
 def _role(text: str | None) -> common_pb2.Role.ValueType | None:

@@ -13,6 +13,7 @@ from typer.main import get_command
 from fencepost.cli import exits, screen
 from fencepost.cli.agents import agents
 from fencepost.cli.care import backup, restore
+from fencepost.cli.certs import certs
 from fencepost.cli.config import configuration
 from fencepost.cli.connect import config, connect
 from fencepost.cli.doctor import doctor
@@ -31,6 +32,24 @@ PROGRAM: Final = "fencepost"
 RETIRED: Final = {
     "send": "fencepost message send TARGET TEXT",
     "ask": "fencepost message followup TARGET TEXT",
+    "reply": "fencepost message reply ID TEXT",
+    "notify": "fencepost message send TARGET TEXT",
+}
+# Options of those verbs, and what to do instead.
+_TARGET_FIRST: Final = "The target is the first argument: fencepost message send TARGET TEXT"
+_NO_TERMINAL: Final = (
+    "A message waits in its recipient's mailbox, is never typed into a terminal, and has no queue policy."
+)
+_ASK_AND_WAIT: Final = "Ask with fencepost message followup TARGET TEXT, then fencepost message wait and receive"
+RETIRED_OPTIONS: Final = {
+    "--to": _TARGET_FIRST,
+    "--targets": _TARGET_FIRST,
+    "--scope": _TARGET_FIRST,
+    "--as-command": _NO_TERMINAL,
+    "--queue-policy": _NO_TERMINAL,
+    "--approval": _NO_TERMINAL,
+    "--until": _ASK_AND_WAIT,
+    "--wait-until": _ASK_AND_WAIT,
 }
 
 app = typer.Typer(
@@ -54,6 +73,7 @@ app.command("why")(why)
 app.add_typer(projects, name="project")
 app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
+app.add_typer(certs, name="certs")
 app.command("connect")(connect)
 app.command("doctor")(doctor)
 app.command("version")(version)
@@ -121,5 +141,9 @@ def _usage(error: typer.TyperException, *, as_json: bool) -> int:
         return exits.FAILED
     command = getattr(getattr(error, "ctx", None), "command_path", PROGRAM)
     what = f"{error.format_message().rstrip('.')}; nothing was done"
+    instead = RETIRED_OPTIONS.get(getattr(error, "option_name", ""))
+    if instead is not None:
+        screen.put_error(Refused("retired_option", what, hint=instead), as_json=as_json)
+        return exits.FAILED
     screen.put_error(Refused("invalid_arguments", what, hint=f"See: {command} --help"), as_json=as_json)
     return exits.FAILED

@@ -12,7 +12,7 @@ from fencepost.cli import acting, screen
 from fencepost.cli.body import read_body
 from fencepost.cli.directory import resolve, with_near_miss
 from fencepost.cli.options import AsJson, FromFile, Key, RecordId, Stdin, Target, Text, key_or_new
-from fencepost.cli.plain import enum_word, one_line, plain, printable
+from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.screen import Column
 from fencepost.client import Mailbox
 from fencepost.errors import NotWritten, Refused, Uncertain
@@ -147,7 +147,8 @@ def receive(
         return
     for record in page.records:
         screen.put(_headline(record))
-        screen.put(printable(record.body) + "\n")
+        screen.put_body(record.body)
+        screen.put("")
     if not page.records:
         ended = {"provider_context_available": "It stands in your conversation.", "draining": "The mailbox restarts."}
         screen.put(f"Nothing new. {ended.get(page.wake_reason, '')}".rstrip())
@@ -176,7 +177,10 @@ def _headline(record: pb.Record) -> str:
 
 
 def _who(record: pb.Record) -> str:
-    return f"{one_line(record.sender.name)}" if record.HasField("sender") else "the host"
+    if not record.HasField("sender"):
+        return "the host"
+    # A deleted agent has no name any more.
+    return one_line(record.sender.name) or record.sender.agent_id
 
 
 @messages.command("wait")
@@ -284,7 +288,8 @@ def show(record_id: RecordId, *, as_json: AsJson = False) -> None:
     states = [f"to {one_line(record.recipient.name)}", f"delivery: {delivery}", f"answer: {answer}" if answer else ""]
     states.append("acknowledged" if record.acknowledged else "not acknowledged")
     screen.put("  " + " | ".join(state for state in states if state))
-    screen.put("\n" + printable(record.body))
+    screen.put("")
+    screen.put_body(record.body)
 
 
 def _check_range(option: str, reason: str, value: int, least: int, most: int) -> None:

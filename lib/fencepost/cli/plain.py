@@ -10,6 +10,7 @@ from typing import Any, Final
 from google.protobuf.message import Message
 
 SCHEMA: Final = 1
+BODY_PREFIX: Final = "  | "
 
 # Characters that can move the cursor, change colours, or reorder what stands around them. Line feed and tab are
 # harmless in running text and are handled where they are not.
@@ -24,6 +25,24 @@ _IN_JSON: Final = {code: f"\\u{code:04x}" for code in (0x7F, *_ESCAPED)}
 def printable(text: str) -> str:
     """Return `text` with every character that a terminal would obey made visible; line breaks and tabs stay."""
     return text.translate(_TERMINAL)
+
+
+def quoted(body: str, *, width: int | None = None) -> str:
+    """Return a message's body for people: printable, every line behind BODY_PREFIX, with which no line of ours begins.
+
+    So no sender can write a line that looks like another record, an open request or a command of ours; on a terminal
+    of `width` cells long lines are broken here, for what the terminal itself wraps would begin at its edge.
+    """
+    lines = printable(body).split("\n")
+    if width is not None:
+        lines = [piece for line in lines for piece in _pieces(line.expandtabs(), max(1, width - len(BODY_PREFIX)))]
+    return "\n".join(f"{BODY_PREFIX}{line}" for line in lines)
+
+
+def _pieces(line: str, cells_max: int) -> list[str]:
+    from rich.cells import chop_cells  # noqa: PLC0415 (only a terminal needs it)
+
+    return chop_cells(line, cells_max) or [""]
 
 
 def one_line(text: str) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal, TextIO
 
-from fencepost.cli.plain import document, one_line
+from fencepost.cli.plain import document, one_line, quoted
 from fencepost.errors import FencepostError
 
 GAP_CELLS: Final = 2
@@ -54,6 +54,16 @@ def put_error(error: FencepostError, *, as_json: bool, extra: Mapping[str, str] 
         put(f"  {name}: {one_line(value)}", stream=sys.stderr)
 
 
+def put_body(body: str) -> None:
+    """Write what another agent wrote: no line of it can pass for one of ours, see quoted."""
+    put(quoted(body, width=terminal_width()))
+
+
+def terminal_width() -> int | None:
+    """Return the cells of a line where standard output is a terminal, else None."""
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
     """A column of a table. Only a `text` column may be shortened, and only on a terminal that is too narrow."""
@@ -84,8 +94,8 @@ def table(columns: Sequence[Column], rows: Iterable[Sequence[str]], *, width: in
     natural = [
         max(cell_len(text) for text in (column.title, *(row[at] for row in cells))) for at, column in enumerate(columns)
     ]
-    if width is None and sys.stdout.isatty():
-        width = os.get_terminal_size(sys.stdout.fileno()).columns
+    if width is None:
+        width = terminal_width()
     widths = natural if width is None else fitted(columns, natural, width)
     bold = "bold" if colourful() else ""
     drawn = Table(box=None, pad_edge=False, padding=(0, GAP_CELLS, 0, 0), header_style=bold)

@@ -113,6 +113,11 @@ def _codex(server: Server) -> dict[str, Any]:
     return {**_plain(server), **passes, "tool_timeout_sec": TOOL_TIMEOUT_MS // 1000}
 
 
+def _claude(server: Server) -> dict[str, Any]:
+    # Without alwaysLoad its model sees no tool of ours before it thinks of searching for one.
+    return {"type": "stdio", **_plain(server), "timeout": TOOL_TIMEOUT_MS, "alwaysLoad": True}
+
+
 def _plain(server: Server) -> dict[str, Any]:
     return {"command": server.command, "args": list(server.arguments), "env": dict(server.environment)}
 
@@ -145,7 +150,7 @@ PROGRAMS: Final[Mapping[str, Program]] = MappingProxyType(
                 syntax=Syntax.JSON,
                 file=_claude_file,
                 servers=("mcpServers",),
-                entry=lambda server: {"type": "stdio", **_plain(server), "timeout": TOOL_TIMEOUT_MS},
+                entry=_claude,
                 has_tool_timeout=True,
                 approval=Approval(
                     how=Approving.ELEMENT,

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -29,6 +30,8 @@ OUTPUT_BYTES_MAX: Final = 64 * 1024
 SAID_CHARS_MAX: Final = 200
 # What Codex, the strictest, leaves of its own environment to a server.
 _KEPT: Final = ("HOME", "LANG", "PATH", "TERM")
+# Programs colour what they say even where nobody sees colours.
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,7 +187,7 @@ async def ask_program(words: Sequence[str], *, env: Mapping[str, str], cwd: Path
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         await process.communicate()
-    lines = output[:OUTPUT_BYTES_MAX].decode("utf-8", "replace").splitlines()
+    lines = _COLOURS.sub("", output[:OUTPUT_BYTES_MAX].decode("utf-8", "replace")).splitlines()
     about = next((line.strip() for line in lines if SERVER_NAME in line), "")
     if about:
         return Asked(listed=True, said=about[:SAID_CHARS_MAX])

@@ -52,7 +52,7 @@ async def facts_of(home: Home, env: Mapping[str, str]) -> Facts:
     }
     return Facts(
         home=home.text,
-        default_home=Home.from_environment({}).text,
+        default_home=Home.named({}).text,
         unsafe=list(unsafe_paths(home)),
         supervised=seen.running,
         unready={item.name: item.phase.value for item in seen.services if item.phase is not up.Phase.READY},

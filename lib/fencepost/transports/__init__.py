@@ -6,7 +6,8 @@ and budgets know nothing else, so one set of generated stubs and one client serv
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Literal
@@ -33,8 +34,23 @@ class ClientCertificates:
     certificate: Path
     key: Path
 
+    @classmethod
+    def in_folder(cls, folder: str | os.PathLike[str]) -> ClientCertificates:
+        """Return those of a folder as `fencepost certs issue NAME` makes it."""
+        path = Path(folder)
+        return cls(authority=path / "authority.crt", certificate=path / "client.crt", key=path / "client.key")
 
-# Opens a channel to an address: `unix:/path`, or `host:port` with certificates. Connects to nothing by itself.
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Remote:
+    """Services that are reached over TCP with mutual TLS: the address of each, `host:port`, and the certificates."""
+
+    addresses: Mapping[str, str]
+    certificates: ClientCertificates
+
+
+# Opens a channel to an address: `unix:/path`, or `host:port` with certificates. Connects to nothing by itself. Raises
+# OSError where a certificate cannot be read, and ValueError where it is none.
 Open = Callable[[str, ClientCertificates | None], grpc.aio.Channel]
 
 

@@ -15,21 +15,29 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
-from fencepost_kit import logs
+from fencepost_kit import faults, logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import DependencyDown, Refusal, Unauthenticated
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
 from fencepost_mailbox.domain.texts import uuid_target
 from fencepost_mailbox.domain.values import MIRROR_AGE_MS_MAX, Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition, Store
+from fencepost_mailbox.usecases.delete import Closing
 from fencepost_mailbox.usecases.follow import DirectoryStep
+from fencepost_mailbox.usecases.ports import Mint
 
 LOOKUP_MS_MAX: Final = 2_000
 LOOKUPS_MAX: Final = 32
 REVOKED_REMEMBERED_MAX: Final = 10_000
 FOLLOW_AGAIN_MS_MIN: Final = 50
 FOLLOW_AGAIN_MS_MAX: Final = 2_000
+
+CLOSED: Final = faults.register(
+    "mailbox.deletion.closed", "the mail of a deleted agent is closed on disk, nobody was woken or told yet"
+)
 
 T = TypeVar("T")
 _log: Final = logs.get(__name__)
@@ -56,6 +64,7 @@ class Update:
     agents: Sequence[Agent]
     credentials: Sequence[Credential]
     removed_credentials: Sequence[bytes]
+    removed_agents: Sequence[bytes] = ()
 
 
 class SessionsPort(Protocol):
@@ -95,6 +104,14 @@ class SessionsPort(Protocol):
         """
         ...
 
+    async def finish_deletion(self, epoch: str, agent_id: bytes) -> None:
+        """Tell that nothing of a deleted agent's mail is left. Harmless where it was told before.
+
+        Raises:
+            Unreachable: it did not answer, or does not take it now.
+        """
+        ...
+
 
 @dataclass(slots=True)
 class _Snapshot:
@@ -117,7 +134,20 @@ def caller_of(credential: Credential) -> Caller:
 class Mirror:
     """The directory as this process holds it. Lives on the event loop."""
 
-    def __init__(self, *, store: Store, sessions: SessionsPort, clock: Clock) -> None:
+    def __init__(
+        self,
+        *,
+        store: Store,
+        sessions: SessionsPort,
+        clock: Clock,
+        mint: Mint,
+        on_closed: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Follow `sessions`; `on_closed` is called when the mail of a deleted agent was closed."""
+        self._mint = mint
+        self._on_closed = on_closed
+        # Deleted agents and their projects.
+        self._deleted: dict[bytes, bytes] = {}
         self._store = store
         self._sessions = sessions
         self._clock = clock
@@ -148,6 +178,7 @@ class Mirror:
         self._callers.clear()
         self._hash_of.clear()
         self._put(agents, credentials)
+        self._deleted = {one.agent_id: one.project_id for one in self._store.tombstones()}
 
     def _put(self, agents: Sequence[Agent], credentials: Sequence[Credential]) -> None:
         for agent in agents:
@@ -163,6 +194,12 @@ class Mirror:
             self._revoked.pop(credential.credential_id, None)
             self._hash_of[credential.credential_id] = credential.token_sha256
             self._callers[credential.token_sha256] = caller_of(credential)
+
+    def _forget(self, agent_ids: Sequence[bytes]) -> None:
+        for agent_id in agent_ids:
+            agent = self._agents.pop(agent_id, None)
+            if agent is not None and self._names.get((agent.project_id, agent.name)) == agent_id:
+                del self._names[agent.project_id, agent.name]
 
     def _drop(self, credential_ids: Sequence[bytes]) -> None:
         for credential_id in credential_ids:
@@ -187,7 +224,8 @@ class Mirror:
 
     def must_know(self, agent_id: bytes) -> None:
         """See ports.Directory."""
-        if agent_id not in self._agents:
+        # Of a deleted agent the store says so itself.
+        if agent_id not in self._agents and agent_id not in self._deleted:
             raise DirectoryStale(
                 "this agent is not known here yet; nothing was written",
                 hint="Send the same call again; if it goes on, check the id and that sessions runs (fencepost status).",
@@ -199,7 +237,8 @@ class Mirror:
 
     def check_stands(self, caller: Caller) -> None:
         """See ports.Directory."""
-        if caller.credential_id in self._revoked:
+        # Of an agent that was deleted the store says so itself, and says more.
+        if caller.credential_id in self._revoked and caller.agent_id not in self._deleted:
             raise Unauthenticated(
                 "this credential has been removed since the call began; nothing more was read or written",
                 hint="Read the agent's current credential file; it changes with each of the agent's lives.",
@@ -240,15 +279,18 @@ class Mirror:
         """See ports.Directory."""
         agent_id = uuid_target(target)
         if agent_id is not None:
+            check_lives(deleted=self._deleted.get(agent_id) == project_id, who="the recipient")
             agent = self._agents.get(agent_id)
             if agent is not None and agent.project_id == project_id:
                 return agent
         elif self.fresh():
             named = self._names.get((project_id, target))
             if named is not None:
+                check_lives(deleted=named in self._deleted, who="the recipient")
                 return self._agents[named]
         agent = await self._asked(lambda: self._sessions.lookup_agent(project_id, target))
         if agent is not None and agent.project_id == project_id:
+            check_lives(deleted=agent.deleting or agent.agent_id in self._deleted, who="the recipient")
             return agent
         near = self._near_miss(project_id, target)
         raise NotFound(
@@ -324,6 +366,7 @@ class Mirror:
                 agents=whole.agents,
                 credentials=whole.credentials,
                 removed_credentials=(),
+                closings=self._closings(whole.agents, ()),
             )
         else:
             step = DirectoryStep(
@@ -332,13 +375,32 @@ class Mirror:
                 agents=update.agents,
                 credentials=update.credentials,
                 removed_credentials=update.removed_credentials,
+                removed_agents=update.removed_agents,
+                closings=self._closings(update.agents, update.removed_agents),
             )
         await self._adopt(step)
         return True
 
+    def _closings(self, agents: Sequence[Agent], removed: Sequence[bytes]) -> Sequence[Closing]:
+        """Return whose mail a step closes: whom it calls deleting, or removed, and nobody else."""
+        named = [agent for agent in agents if agent.deleting]
+        named += [self._agents[agent_id] for agent_id in removed if agent_id in self._agents]
+        return tuple(
+            Closing(
+                agent_id=agent.agent_id,
+                project_id=agent.project_id,
+                seed=self._mint.new(),
+                now_ms=self._clock.now_ms(),
+            )
+            for agent in named
+            if agent.agent_id not in self._deleted
+        )
+
     async def _adopt(self, step: DirectoryStep) -> None:
         if step.whole or step.position != self._position:
             await self._store.submit(step)
+            if faults.ARMED and step.closings:
+                faults.hit(CLOSED)
             if step.whole:
                 held = set(self._hash_of)
                 self.load()
@@ -346,9 +408,14 @@ class Mirror:
             else:
                 self._put(step.agents, step.credentials)
                 self._drop(step.removed_credentials)
+                self._forget(step.removed_agents)
+                self._deleted |= {closing.agent_id: closing.project_id for closing in step.closings}
                 self._position = step.position
                 removed = list(step.removed_credentials)
             self._revoke(removed)
+            if step.closings:
+                _log.info("mail_closed", agents=[uuid_text(closing.agent_id) for closing in step.closings])
+                self._on_closed()
         self._heard_at = self._clock.monotonic()
         with contextlib.suppress(Unreachable):
             await self._sessions.confirm(step.position)

@@ -9,6 +9,7 @@ from typing import Final
 from fencepost.client import Sessions
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.sessions.v1 import sessions_pb2 as pb
+from fencepost_kit import logs
 from fencepost_kit.identity import UnusableCredential
 from fencepost_kit.ids import uuid_text
 from fencepost_mailbox.directory import Diverged, Unreachable, Update
@@ -21,6 +22,8 @@ FOLLOWER: Final = "mailbox"
 _NOT_FOUND: Final = "not_found"
 _UNAUTHENTICATED: Final = "unauthenticated"
 _INVALID_REVISION: Final = "invalid_revision"
+
+_log: Final = logs.get(__name__)
 
 
 class SessionsLink:
@@ -71,6 +74,17 @@ class SessionsLink:
             if refused.may_resend or refused.reason == _UNAUTHENTICATED:
                 raise self._lost(refused) from refused
             raise InvalidTarget(refused.message, hint=refused.hint) from None
+        except (NotWritten, Uncertain) as error:
+            raise Unreachable from error
+
+    async def finish_deletion(self, epoch: str, agent_id: bytes) -> None:
+        """See SessionsPort. Sessions that does not know the agent has nothing to end."""
+        try:
+            await self._sessions.finish_deletion(epoch, uuid_text(agent_id))
+        except Refused as refused:
+            if refused.reason != _NOT_FOUND:
+                _log.debug("deletion_not_ended", reason=refused.reason)
+                raise Unreachable(self._lost(refused)) from refused
         except (NotWritten, Uncertain) as error:
             raise Unreachable from error
 

@@ -16,6 +16,7 @@ class MailboxSettings:
     drain_ms: int = setting(5000, least=0, most=60_000, about="time for parked waits and begun calls at a stop, ms")
     reflection: bool = setting(default=True, about="whether tools may ask which services and messages there are")
     metrics_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for Prometheus; 0: none")
+    listen: str = setting("", about="address for mutual TLS besides the socket: PORT or ADDRESS:PORT; empty: none")
     expire_every_ms: int = setting(
         1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
     )

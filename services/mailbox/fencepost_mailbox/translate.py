@@ -53,6 +53,7 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.InvalidTarget: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.AmbiguousTarget: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.NotFound: grpc.StatusCode.NOT_FOUND,
+        refusals.AgentDeleted: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.SelfRequest: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.Unauthorized: grpc.StatusCode.PERMISSION_DENIED,
         refusals.InvalidTask: grpc.StatusCode.FAILED_PRECONDITION,
@@ -556,6 +557,7 @@ def agent_from_proto(agent: sessions_pb.Agent) -> Agent:
         provider=agent.provider,
         generation=agent.generation,
         revision=agent.revision,
+        deleting=agent.state == sessions_pb.AGENT_STATE_DELETING,
     )
 
 
@@ -582,4 +584,5 @@ def update_from_proto(message: sessions_pb.WatchDirectoryResponse) -> Update:
         agents=[agent_from_proto(agent) for agent in message.agents],
         credentials=[credential_from_proto(credential) for credential in message.credentials],
         removed_credentials=[uuid_bytes(one) for one in message.removed_credential_ids],
+        removed_agents=[uuid_bytes(one) for one in message.removed_agent_ids],
     )

@@ -21,6 +21,7 @@ from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge,
 from fencepost_kit.refusal import Refusal
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_mailbox.directory import Mirror, SessionsPort
+from fencepost_mailbox.erasure import Eraser
 from fencepost_mailbox.events import EventWatch
 from fencepost_mailbox.servicer import RULES, MailboxServicer
 from fencepost_mailbox.sessions_link import SessionsLink
@@ -99,12 +100,14 @@ class Mailbox:
         self.waits = Waits(clock)
         self.work = WorkWatch(self.store)
         self.reads = Reads(self.store, self.waits)
-        self.mirror = Mirror(store=self.store, sessions=sessions, clock=clock)
+        mint = IdMint(now_ms=clock.now_ms)
+        self.eraser = Eraser(store=self.store, sessions=sessions, clock=clock, epoch=lambda: self.mirror.position.epoch)
+        self.mirror = Mirror(
+            store=self.store, sessions=sessions, clock=clock, mint=mint, on_closed=self.eraser.news.set
+        )
         self.events = EventWatch(self.store, self.mirror)
         self.mirror.when_revoked(self._look_again)
-        self.ports = Ports(
-            store=self.store, directory=self.mirror, signals=self.reads, mint=IdMint(now_ms=clock.now_ms), clock=clock
-        )
+        self.ports = Ports(store=self.store, directory=self.mirror, signals=self.reads, mint=mint, clock=clock)
 
     def _look_again(self) -> None:
         self.waits.look_again()
@@ -165,6 +168,7 @@ class Mailbox:
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self.mirror.follow(self._clock.sleep)),
+                    tasks.create_task(self.eraser.run(self._clock.sleep)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
@@ -248,6 +252,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
             metrics_port=settings.metrics_port,
+            listen=settings.listen,
         ),
         drain=drain,
     )

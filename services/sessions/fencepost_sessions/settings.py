@@ -16,4 +16,5 @@ class Settings:
     drain_ms: int = setting(DRAIN_MS, least=0, most=DRAIN_MS_MAX, about="Time for open calls when the service stops.")
     reflection: bool = setting(default=True, about="Whether tools may ask which services and messages there are.")
     metrics_port: int = setting(0, least=0, most=PORT_MAX, about="Port of 127.0.0.1 for prometheus; 0: none.")
+    listen: str = setting("", about="Address for mutual TLS besides the socket: PORT or ADDRESS:PORT; empty: none.")
     log_level: str = setting("info", about="debug, info, warning or error.")

@@ -142,6 +142,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
             metrics_port=settings.metrics_port,
+            listen=settings.listen,
         ),
         drain=parts.drain,
     )

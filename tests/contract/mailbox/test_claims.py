@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable
 
 import pytest
 
 from fencepost_mailbox.domain.claims import ClaimState, Outcome
 from fencepost_mailbox.domain.refusals import (
     ConflictingOutcome,
+    DirectoryStale,
     IdempotencyConflict,
     InvalidLimit,
     InvalidState,
@@ -536,6 +538,41 @@ async def test_an_older_start_gets_no_claim_and_no_answer_to_one(desk: Desk) -> 
     await desk.restart()
     with pytest.raises(StaleIncarnation):
         await desk.claim("bob")
+
+
+async def concerned(desk: Desk, call: Awaitable[object]) -> tuple[set[str], set[str]]:
+    """Whose waits a call wakes, and whose dispatchers it tells."""
+    desk.woken.clear()
+    desk.worked.clear()
+    await call
+    names = {id16(name): name for name in ("ann", "bob", "cyd")}
+    return {names[one] for one in desk.woken}, {names[one] for one in desk.worked}
+
+
+@pytest.mark.requirement("mailbox.a-wait-misses-nothing", "mailbox.work-is-told-as-a-state")
+async def test_every_commit_wakes_and_tells_exactly_those_whom_it_concerns(desk: Desk) -> None:
+    nobody: set[str] = set()
+    requests = [await desk.request("ann", "bob", f"{n}") for n in range(6)]
+    assert await concerned(desk, desk.send("ann", "bob")) == ({"bob"}, {"bob"})
+    assert await concerned(desk, desk.request("ann", "cyd")) == ({"cyd"}, {"cyd"})
+    assert await concerned(desk, desk.receive("cyd")) == (nobody, nobody)
+    assert await concerned(desk, desk.reply("bob", requests[0])) == ({"ann"}, {"ann"})
+    claims = [(await desk.taken("bob")).claim for _ in range(4)]
+    assert await concerned(desk, desk.release(claims[0])) == ({"bob"}, {"bob"})
+    assert await concerned(desk, desk.finish(claims[1], Outcome.FAILED)) == ({"ann"}, {"ann", "bob"})
+    assert await concerned(desk, desk.finish(claims[2], Outcome.UNCERTAIN)) == ({"bob"}, nobody)
+    assert await concerned(desk, desk.finish(claims[3], Outcome.ACCEPTED)) == (nobody, {"bob"})
+    assert await concerned(desk, desk.open("bob", 2)) == ({"bob"}, {"bob"})
+    assert await concerned(desk, desk.send("cyd", "ann", generation=2)) == ({"ann", "cyd"}, {"ann", "cyd"})
+
+
+@pytest.mark.requirement("mailbox.a-wait-misses-nothing")
+async def test_giving_a_request_up_wakes_its_requester(desk: Desk) -> None:
+    await desk.request("ann", "bob")
+    for _ in range(RELEASES_MAX - 1):
+        await desk.release((await desk.taken("bob")).claim)
+    last = (await desk.taken("bob")).claim
+    assert await concerned(desk, desk.release(last)) == ({"ann"}, {"ann", "bob"})
 
 
 async def test_numbers_are_given_once_in_the_order_of_commits(desk: Desk) -> None:

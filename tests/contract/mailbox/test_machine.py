@@ -24,7 +24,18 @@ from fencepost_kit.refusal import Refusal
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.domain import inbox
 from fencepost_mailbox.domain.claims import Outcome
-from fencepost_mailbox.domain.values import Answer, Completion, Delivery, Inbox, Kind, Operation, Record, ReplyStatus
+from fencepost_mailbox.domain.deletion import HOST_NOTICE, HOST_REPLY, host_record_id
+from fencepost_mailbox.domain.values import (
+    Answer,
+    Completion,
+    Delivery,
+    Inbox,
+    Kind,
+    Operation,
+    Origin,
+    Record,
+    ReplyStatus,
+)
 from fencepost_mailbox.usecases import admit, reply
 from fencepost_mailbox.usecases.claim import ClaimKind
 from fencepost_mailbox.waits import Wake
@@ -76,6 +87,8 @@ class Item:
     exposed: bool = False
     acked: bool = False
     releases: int = 0
+    taken_back: bool = False
+    erased: bool = False
 
     def where(self) -> str:
         """In which part of the inbox it stands."""
@@ -113,8 +126,12 @@ class Model:
     floors: dict[str, int] = field(default_factory=lambda: dict.fromkeys(AGENTS, 1))
     incarnations: dict[str, int] = field(default_factory=lambda: dict.fromkeys(DISPATCHERS, 0))
     moved: list[Item] = field(default_factory=list)
+    # Deleted agents, and whether nothing is left of their mail.
+    deleted: dict[str, bool] = field(default_factory=dict)
 
     def fence(self, agent: str, generation: int) -> None:
+        if agent in self.deleted:
+            raise Refused("agent_deleted")
         if generation < self.floors[agent]:
             raise Refused("stale_generation")
         if generation > self.floors[agent]:
@@ -137,10 +154,12 @@ class Model:
             raise Refused("idempotency_conflict")
         if known[1] is None:
             raise Refused("key_cancelled")
+        if isinstance(known[1], Item) and known[1].erased:
+            raise Refused("agent_deleted")
         return known[1]
 
     def inbox(self, agent: str, places: tuple[str, ...], after: int = -1) -> list[Item]:
-        found = [item for item in self.items if item.recipient == agent and item.where() in places]
+        found = [item for item in self.items if item.recipient == agent and item.where() in places and not item.erased]
         return sorted((item for item in found if item.place > after), key=lambda item: item.place)
 
     def by_id(self, record_id: bytes) -> Item:
@@ -309,6 +328,8 @@ class MailboxMachine(RuleBasedStateMachine):
             if known is not None:
                 assert isinstance(known, Item)
                 return known, True
+            if recipient in model.deleted:
+                raise Refused("agent_deleted")
             item = Item(request=request, sender=sender, recipient=recipient, body=body, open=request)
             model.items.append(item)
             model.keys[sender, operation, key] = (content, item)
@@ -326,7 +347,7 @@ class MailboxMachine(RuleBasedStateMachine):
             else:
                 self.adopt(item, receipt.record)
 
-    @precondition(lambda self: any(item.request for item in self.model.items))
+    @precondition(lambda self: any(item.request and not item.erased for item in self.model.items))
     @rule(
         pick=picks,
         caller=st.sampled_from((None, None, None, *AGENTS)),
@@ -337,7 +358,9 @@ class MailboxMachine(RuleBasedStateMachine):
     )
     def reply(self, pick: int, caller: str | None, body: str, status: ReplyStatus, key: str, step: int) -> None:
         model = self.model
-        requests = [item for item in model.items if item.request]
+        requests = [item for item in model.items if item.request and not item.erased]
+        if not requests:  # a call made again after everything was erased
+            return
         request = latest(requests, pick)
         who, key = caller or request.recipient, self.key(key)
         self.calls.append(
@@ -358,7 +381,11 @@ class MailboxMachine(RuleBasedStateMachine):
                 raise Refused("not_found")
             if who != request.recipient:
                 raise Refused("unauthorized")
+            if request.taken_back:
+                raise Refused("withdrawn")
             if request.answer is not None:
+                if request.answer.erased:
+                    raise Refused("conflicting_reply")
                 same = (request.explicit, request.answer.status, request.answer.body) == (True, status, body)
                 if not same:
                     raise Refused("conflicting_reply")
@@ -431,6 +458,8 @@ class MailboxMachine(RuleBasedStateMachine):
         def expected() -> Any:
             if not here:
                 return "unknown"
+            if who in model.deleted:
+                raise Refused("agent_deleted")
             try:
                 known = model.repeat(who, operation, key, content)
             except Refused as refused:
@@ -507,6 +536,7 @@ class MailboxMachine(RuleBasedStateMachine):
 
     def _owed(self, agent: str) -> list[Item]:
         found = [item for item in self.model.items if item.recipient == agent and item.open and item.state != "new"]
+        assert not any(item.erased for item in found)
         return sorted(found, key=lambda item: item.place)
 
     def _give(self, record_id: bytes) -> None:
@@ -618,8 +648,7 @@ class MailboxMachine(RuleBasedStateMachine):
         item = hold.item
 
         def expected() -> tuple[str, bool]:
-            if off:
-                raise Refused("stale_claim")
+            self._check_told_in_time(hold, off)
             if hold.state == "released":
                 return item.state, True
             if hold.state != "held":
@@ -641,6 +670,12 @@ class MailboxMachine(RuleBasedStateMachine):
             if state == "new" and not duplicate:
                 self.given[item.record_id] -= 1
 
+    def _check_told_in_time(self, hold: Hold, off: int) -> None:
+        if off or hold.item.erased:
+            raise Refused("stale_claim")
+        if hold.item.recipient in self.model.deleted:
+            raise Refused("agent_deleted")
+
     def _host_answer(self, reply_id: bytes | None, request: Item) -> None:
         if reply_id is not None:
             record = self.desk.store.read.record(reply_id)
@@ -657,8 +692,7 @@ class MailboxMachine(RuleBasedStateMachine):
         item, said = hold.item, outcome.name.lower()
 
         def expected() -> tuple[str, bool]:
-            if off:
-                raise Refused("stale_claim")
+            self._check_told_in_time(hold, off)
             fits = {"accepted": item.request, "failed": item.request, "visible": not item.request}
             if not fits.get(said, True):
                 raise Refused("invalid_state")
@@ -714,6 +748,58 @@ class MailboxMachine(RuleBasedStateMachine):
             if hold.state == "held":
                 hold.ends_ms = max(hold.ends_ms, self.model.now_ms + TERM_MS)
 
+    # --- deleting -----------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: len(self.model.items) > 6)
+    @rule(agent=st.sampled_from(("cyd", "cyd", "cyd", "bob", "ann")), sure=st.booleans())
+    def delete(self, agent: str, sure: bool) -> None:
+        model = self.model
+        if agent in model.deleted or not sure or len(model.deleted) == len(AGENTS) - 1:
+            return
+        (closing,) = self.run(self.desk.delete(agent))
+        for hold in model.holds:
+            if hold.item.recipient == agent and hold.state == "held":
+                hold.state = hold.item.state = "uncertain"
+                model.moved.append(hold.item)
+        for item in [item for item in model.items if item.open]:
+            said: Item | None = None
+            if item.recipient == agent:
+                said = self._answered(item, None, HOST_REPLY, ReplyStatus.FAILED)
+            elif item.sender == agent:
+                item.open, item.taken_back = False, True
+                if item.state != "new":
+                    said = Item(request=False, sender=None, recipient=item.recipient, body=HOST_NOTICE)
+            if said is not None:
+                record = self.desk.store.read.record(host_record_id(closing.seed, item.record_id))
+                assert record is not None, "whoever waits is told"
+                assert (record.origin, record.parent_id) == (Origin.HOST, item.record_id)
+                assert (record.body.decode(), record.status) == (said.body, said.status)
+                self.adopt(said, record)
+        model.deleted[agent] = False
+
+    @precondition(lambda self: self.model.deleted)
+    @rule(pick=picks, rows=st.sampled_from((1, 3, 200)))
+    def erase(self, pick: int, rows: int) -> None:
+        model, queries = self.model, self.desk.store.read
+        agent = latest(list(model.deleted), pick)
+        if model.deleted[agent]:
+            return
+        ended = self.run(self.desk.erase(agent, rows))
+        gone = [item for item in model.items if not item.erased and queries.record(item.record_id) is None]
+        assert all(item.recipient == agent for item in gone), "mail of others stays"
+        mine = [key for key in model.keys if key[0] == agent]
+        dropped = [key for key in mine if queries.key(id16(agent), key[1], key[2].encode()) is None]
+        assert len(gone) + len(dropped) <= rows
+        assert ended == (len(gone) + len(dropped) < rows)
+        for item in gone:
+            item.erased = True
+        for key in dropped:
+            del model.keys[key]
+        if ended:
+            assert not [item for item in model.items if item.recipient == agent and not item.erased]
+            assert len(dropped) == len(mine)
+            model.deleted[agent], model.floors[agent] = True, 1
+
     # --- what holds after every step ----------------------------------------------------------------------------------
 
     def _settled(self) -> bool:
@@ -731,6 +817,9 @@ class MailboxMachine(RuleBasedStateMachine):
         numbers = set()
         for item in model.items:
             record = queries.record(item.record_id)
+            if item.erased:
+                assert (record, queries.facts(item.record_id, 1)) == (None, [])
+                continue
             assert record is not None, "a record is lost"
             if item in model.moved:
                 assert record.position > self.newest, "what returns takes a fresh number"
@@ -750,13 +839,17 @@ class MailboxMachine(RuleBasedStateMachine):
             if record.delivery is Delivery.UNCERTAIN:
                 self.uncertain.add(record.record_id)
             settled = queries.settled(item.record_id)
-            assert (settled.reply_id if settled else None) == (item.answer.record_id if item.answer else None)
+            answer = None if item.answer is None or item.answer.erased else item.answer.record_id
+            assert (settled.reply_id if settled else None) == answer
+            assert (record.answer is Answer.WITHDRAWN) is item.taken_back
         model.moved.clear()
-        facts = sum(len(queries.facts(item.record_id, 1000)) for item in model.items)
-        assert len(numbers) == len(model.items) + facts, "a number was given twice"
+        standing = [item for item in model.items if not item.erased]
+        facts = sum(len(queries.facts(item.record_id, 1000)) for item in standing)
+        assert len(numbers) == len(standing) + facts, "a number was given twice"
         newest = queries.newest_sequence()
         assert newest >= self.newest
-        assert newest == max(numbers, default=0)
+        assert newest >= max(numbers, default=0)
+        assert model.deleted or newest == max(numbers, default=0)
         self.newest = newest
 
     def every_inbox_is_what_the_model_says(self) -> None:
@@ -767,9 +860,15 @@ class MailboxMachine(RuleBasedStateMachine):
             assert [record.record_id for record in page] == fresh
             assert queries.has_fresh(id16(agent)) is bool(fresh)
             received = queries.received(id16(agent), 2**62, 1000)
-            own = sorted((item for item in self.model.items if item.recipient == agent), key=lambda item: -item.place)
+            own = sorted(
+                (item for item in self.model.items if item.recipient == agent and not item.erased),
+                key=lambda item: -item.place,
+            )
             assert [record.record_id for record in received] == [item.record_id for item in own]
             work = [item for item in self.model.inbox(agent, ("fresh",)) if item.state == "new"]
+            assert queries.deleted(id16(agent)) is (agent in self.model.deleted)
+            if agent in self.model.deleted:
+                work = []
             assert queries.work_of(id16(agent)) == (
                 any(item.request for item in work),
                 any(not item.request for item in work),
@@ -779,7 +878,9 @@ class MailboxMachine(RuleBasedStateMachine):
         queries = self.desk.store.read
         for hold in self.model.holds:
             claim = queries.claim(hold.token)
-            assert claim is not None
+            assert (claim is None) is hold.item.erased
+            if claim is None:
+                continue
             assert claim.state.name.lower() == hold.state
             assert (claim.generation, claim.expires_at_ms) == (hold.generation, hold.ends_ms)
         for agent in AGENTS:
@@ -802,6 +903,9 @@ TestMailboxMachine = pytest.mark.requirement(
     "mailbox.cancelled-keys-stay-cancelled",
     "mailbox.stale-generation-gets-no-authority",
     "mailbox.receipt-means-on-disk",
+    "mailbox.deleting-answers-whoever-waits",
+    "mailbox.deleted-agents-get-nothing-and-write-nothing",
+    "mailbox.erasure-leaves-nothing-and-touches-nobody-else",
 )(MailboxMachine.TestCase)
 TestMailboxMachine.settings = settings(
     max_examples=50,

@@ -386,8 +386,9 @@ async def test_the_identical_answer_again_is_a_duplicate_under_any_key_and_anoth
     for wrong in ({"body": "other"}, {"status": ReplyStatus.FAILED}):
         with pytest.raises(ConflictingReply):
             await desk.reply("bob", request, **wrong)  # type: ignore[arg-type]
-    with pytest.raises(IdempotencyConflict):
-        await desk.reply("bob", request, "other", key="k")
+    for key in ("k", "another"):
+        with pytest.raises(IdempotencyConflict):
+            await desk.reply("bob", request, "other", key=key)
     assert len((await desk.receive("ann")).records) == 1
 
 

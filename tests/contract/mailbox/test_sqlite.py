@@ -100,7 +100,7 @@ async def test_a_commit_waits_for_the_disk(desk: Desk, held: Held) -> None:
 async def test_a_store_is_itself_over_restarts_and_another_one_elsewhere(path: Path, tmp_path: Path) -> None:
     async with running_store(path) as first:
         epoch, secret = first.store.epoch, first.store.cursor_secret
-        assert (len(epoch), len(secret), first.store.schema_version) == (16, 32, 1)
+        assert (len(epoch), len(secret), first.store.schema_version) == (16, 32, 2)
     async with running_store(path) as again, running_store(tmp_path / "other" / "mailbox.db") as other:
         assert (again.store.epoch, again.store.cursor_secret) == (epoch, secret)
         assert other.store.epoch != epoch
@@ -219,7 +219,7 @@ async def test_a_newer_schema_is_refused_and_not_one_byte_changes(path: Path, mo
     with pytest.raises(SchemaTooNew) as refused:
         async with running_store(path):
             pass
-    assert refused.value.state == {"schema": "99", "known": "1"}
+    assert refused.value.state == {"schema": "99", "known": "2"}
     assert path.read_bytes() == before
     with pytest.raises(SchemaTooNew):  # and the lock was given back
         async with running_store(path):

@@ -7,6 +7,7 @@ import itertools
 import json
 import shutil
 import signal
+import sys
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
@@ -107,13 +108,31 @@ async def test_an_edge_of_another_version_takes_over_what_waits_and_what_is_sent
         assert [message["message"] for message in page["messages"]] == ["through the upgrade"]
 
 
+def old_program(home: Path, folder: Path, installed: Mapping[str, str]) -> None:
+    """A person's configuration whose server is the one of another installation."""
+    script = folder / "fencepost-mcp"
+    python = f"PYTHONPATH={installed['PYTHONPATH']} exec {sys.executable} -P -m fencepost.mcp.shim"
+    script.write_text(f'#!/bin/sh\n{python} "$@"\n', encoding="utf-8")
+    script.chmod(0o700)
+    entry = {"command": str(script), "args": ["--agent", "old"], "env": {"FENCEPOST_HOME": str(home)}}
+    (folder / ".claude.json").write_text(json.dumps({"mcpServers": {"fencepost": entry}}), encoding="utf-8")
+
+
 @pytest.mark.requirement("doctor.greets-the-edge")
-async def test_the_doctor_names_an_edge_of_another_version(fragile_world: World, other: dict[str, str]) -> None:
-    await fragile_world.services.restart(MCP_EDGE, env=other)
-    found = await asyncio.to_thread(Person(services=fragile_world.services), "doctor", "--json")
+@pytest.mark.parametrize("older", ["edge", "configured server"])
+async def test_the_doctor_names_an_edge_and_a_configured_server_of_another_version(
+    fragile_world: World, other: dict[str, str], tmp_path: Path, older: str
+) -> None:
+    services = fragile_world.services
+    await services.restart(MCP_EDGE, env=other if older == "edge" else {})
+    if older != "edge":
+        old_program(services.home.path, tmp_path, other)
+    doctor = partial(Person(services=services), "doctor", "--json", env={"HOME": str(tmp_path)})
+    found = await asyncio.to_thread(doctor)
     findings = {finding["code"]: finding for finding in json.loads(found.out)["findings"]}
-    assert OTHER in findings["edge_version"]["what"]
-    assert "fencepost down" in findings["edge_version"]["do"]
+    finding = findings["edge_version" if older == "edge" else "old_shim"]
+    assert OTHER in finding["what"]
+    assert ("fencepost down" if older == "edge" else "fencepost connect claude") in finding["do"]
 
 
 @pytest.mark.requirement("upgrades.say-what-to-do")

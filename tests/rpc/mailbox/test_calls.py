@@ -46,7 +46,7 @@ async def refused(call: Any) -> Refusal:
 async def test_describe_tells_version_schema_and_epoch_to_everybody_who_is_known(served: ServedMailbox) -> None:
     for who in ("ann", "cyd", "operator", "service"):
         answer = await served.call(who, "Describe", pb.DescribeRequest())
-        assert (answer.version, answer.schema_version) == ("0.1.0", 1)
+        assert (answer.version, answer.schema_version) == ("0.1.0", 2)
         assert len(answer.epoch) == 36
 
 

@@ -16,13 +16,15 @@ from fencepost_kit.ids import uuid_text
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.directory import Diverged, Unreachable, Update
 from fencepost_mailbox.domain.claims import Claim, Outcome
+from fencepost_mailbox.domain.deletion import ERASED_ROWS_MAX
 from fencepost_mailbox.domain.records import evolve, new_record
 from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
 from fencepost_mailbox.domain.values import Agent, Completion, FactKind, Kind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition
 from fencepost_mailbox.store.sqlite import SqliteStore
-from fencepost_mailbox.usecases import admit, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases import admit, delete, open_generation, receive, reply, settle_key
 from fencepost_mailbox.usecases import claim as claims
+from fencepost_mailbox.usecases.follow import DirectoryStep
 from fencepost_mailbox.usecases.ports import Ports
 from fencepost_mailbox.waits import Waits, Wake
 from fencepost_testing.clock import VirtualClock
@@ -128,6 +130,18 @@ def an_update(revision: int, **changes: Any) -> Update:
     return Update(**{**facts, **changes})
 
 
+def a_step(revision: int = 1, **changes: Any) -> DirectoryStep:
+    """A step of the directory as it is written."""
+    facts: dict[str, Any] = {
+        "position": DirectoryPosition(epoch=EPOCH, revision=revision),
+        "whole": False,
+        "agents": (),
+        "credentials": (),
+        "removed_credentials": (),
+    }
+    return DirectoryStep(**{**facts, **changes})
+
+
 class FakeSessions:
     """A SessionsPort whose stream and answers a test holds in its hands.
 
@@ -142,6 +156,7 @@ class FakeSessions:
         self.agents: dict[tuple[bytes, str], Agent] = {}
         self.credentials: dict[bytes, Credential] = {}
         self.asked_agents: list[tuple[bytes, str]] = []
+        self.finished: list[tuple[str, bytes]] = []
         self.asked_credentials: list[bytes] = []
         self.confirmed: list[DirectoryPosition] = []
         self.watched_from: list[DirectoryPosition] = []
@@ -204,6 +219,12 @@ class FakeSessions:
         self.asked_credentials.append(token_sha256)
         await self._answering()
         return self.credentials.get(token_sha256)
+
+    async def finish_deletion(self, epoch: str, agent_id: bytes) -> None:
+        """See SessionsPort."""
+        if self.down:
+            raise Unreachable
+        self.finished.append((epoch, agent_id))
 
     async def _answering(self) -> None:
         if self.hangs:
@@ -322,6 +343,7 @@ class Desk:
         self._keys = itertools.count(1)
         self.deaths: list[BaseException] = []
         self.woken: list[bytes] = []
+        self.worked: list[bytes] = []
 
     async def start(self) -> None:
         """Open the store."""
@@ -337,6 +359,7 @@ class Desk:
     def _committed(self, applied: Sequence[Applied[Any]]) -> None:
         for one in applied:
             self.woken += one.wakes
+            self.worked += one.work
             self.waits.wake(one.wakes)
 
     async def stop(self) -> None:
@@ -474,6 +497,20 @@ class Desk:
             content=content,
         )
         return await settle_key.SettleKey(self.ports)(a_caller(agent), command)
+
+    async def delete(self, *names: str) -> list[delete.Closing]:
+        """Hear that these agents are being deleted, in one step of the directory."""
+        closings = [
+            delete.Closing(agent_id=id16(name), project_id=PROJECT, seed=self.mint.new(), now_ms=self.clock.now_ms())
+            for name in names
+        ]
+        await self.store.submit(a_step(closings=closings))
+        return closings
+
+    async def erase(self, name: str, rows: int = ERASED_ROWS_MAX) -> bool:
+        """Erase a chunk of a deleted agent's mail; True where nothing is left."""
+        (tombstone,) = (one for one in self.store.tombstones() if one.agent_id == id16(name))
+        return await self.store.submit(delete.Erasing(tombstone=tombstone, rows=rows))
 
     def now(self, record: Record) -> Record:
         """A record as it stands now."""

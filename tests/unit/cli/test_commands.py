@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from fencepost.cli.app import RETIRED
+from fencepost.cli import deleting
+from fencepost.cli.app import RETIRED, RETIRED_OPTIONS
 from fencepost.client import BODY_BYTES_MAX
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Refused, Uncertain
@@ -31,6 +32,7 @@ AGENTS_ONLY = [
 OPERATORS_ONLY = [
     ("agent", "create", "x"),
     ("agent", "update", "x", "--name", "y"),
+    ("agent", "delete", "x", "--confirm", "x"),
     ("project", "list"),
     ("credential", "list"),
     ("credential", "revoke", BOB),
@@ -227,7 +229,7 @@ def test_a_page_is_shown_whole_with_the_commands_that_continue_and_acknowledge_i
     out = shell("message", "receive").out
     for expected in (
         f"{ASK} | request from alice",
-        "do\nit ␛[2J",
+        "  | do\n  | it ␛[2J",
         "do not execute it again",
         f"done: {ASK}",
         "published automatically",
@@ -465,6 +467,80 @@ def test_retired_verbs_are_refused_with_the_new_one_whatever_their_arguments(
     assert (done.code, done.error["code"]) == (1, "retired_command")
     assert "fencepost message" in done.error["hint"]
     assert shell.acted == []
+
+
+@pytest.mark.requirement("cli.retired-verbs-are-refused")
+@pytest.mark.parametrize("option", sorted(RETIRED_OPTIONS))
+def test_options_of_retired_verbs_are_refused_with_what_to_do_instead(shell: Shell, option: str) -> None:
+    shell.as_agent()
+    done = shell("message", "send", "bob", "hi", option, "x", "--json")
+    assert (done.code, done.error["code"], done.error["hint"]) == (1, "retired_option", RETIRED_OPTIONS[option])
+    assert shell.acted == []
+
+
+# --- deleting an agent ---
+
+
+def deletion(*, finished: bool, duplicate: bool = False) -> sessions.DeleteAgentResponse:
+    doomed = agent("bob")
+    doomed.state = sessions.AGENT_STATE_DELETING
+    return sessions.DeleteAgentResponse(agent=doomed, finished=finished, duplicate=duplicate)
+
+
+@pytest.mark.requirement("cli.deleting-says-what-it-does")
+def test_without_the_name_typed_again_a_deletion_only_says_what_it_would_do(shell: Shell) -> None:
+    shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=agent("bob"))
+    done = shell("agent", "delete", "bob", "--json")
+    assert (done.code, done.error["code"]) == (1, "confirmation_missing")
+    assert all(line in done.error["message"] for line in deleting.CONSEQUENCES)
+    assert f"agent delete {BOB} --confirm NAME" in done.error["hint"]
+    assert [method for method, _ in shell.sessions.asked] == ["get_agent"]
+
+
+@pytest.mark.requirement("cli.deleting-says-what-it-does")
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_deletion_is_begun_and_asked_about_under_one_key_until_it_has_ended(shell: Shell, as_json: bool) -> None:
+    shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=agent("bob"))
+    answers = [deletion(finished=False), deletion(finished=True, duplicate=True)]
+    shell.sessions.answers["delete_agent"] = lambda _request: answers.pop(0)
+    done = shell("agent", "delete", "bob", "--confirm", "bob", *(("--json",) if as_json else ()))
+    assert done.code == 0
+    asked = [request for method, request in shell.sessions.asked if method == "delete_agent"]
+    assert len(asked) == 2
+    assert asked[0] == asked[1]
+    assert (asked[0].agent_id, asked[0].confirm_name) == (BOB, "bob")
+    if as_json:
+        assert (done.document["finished"], done.document["duplicate"]) == (True, False)
+    else:
+        assert "is being deleted" in done.out
+        assert "closed and erased" in done.out.splitlines()[-1]
+
+
+@pytest.mark.requirement("cli.deleting-says-what-it-does")
+def test_a_deletion_that_does_not_end_in_time_is_told_as_begun_and_not_as_done(shell: Shell) -> None:
+    shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=agent("bob"))
+    shell.sessions.answers["delete_agent"] = deletion(finished=False)
+    done = shell("agent", "delete", "bob", "--confirm", "bob", "--wait-s", "0")
+    assert done.code == 0
+    assert "Not ended within 0 s" in done.out
+    assert "Deleted" not in done.out
+
+
+@pytest.mark.parametrize(("seconds", "refused"), [(-1, True), (deleting.DELETION_WAIT_S_MAX + 1, True), (0, False)])
+def test_the_wait_for_the_end_of_a_deletion_has_limits(shell: Shell, seconds: int, refused: bool) -> None:
+    shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=agent("bob"))
+    shell.sessions.answers["delete_agent"] = deletion(finished=True)
+    done = shell("agent", "delete", "bob", "--confirm", "bob", "--wait-s", str(seconds), "--json")
+    assert (done.code == 1) is refused
+
+
+def test_an_agent_that_is_being_deleted_is_shown_so(shell: Shell) -> None:
+    shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=deletion(finished=False).agent)
+    shell.sessions.answers["list_agents"] = sessions.ListAgentsResponse(agents=[deletion(finished=False).agent])
+    shell.sessions.answers["list_projects"] = sessions.ListProjectsResponse()
+    shell.mailbox.answers["list_readers"] = pb.ListReadersResponse()
+    assert "deleting" in shell("agent", "show", "bob").out
+    assert "deleting" in shell("agent", "list").out
 
 
 @pytest.mark.requirement("cli.exit-codes-are-stable")

@@ -166,7 +166,7 @@ async def test_a_program_is_asked_within_bounds(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(trial, "ASK_MS_MAX", 600)
     monkeypatch.setenv("PATH", os.environ["PATH"])
     for name, script in {
-        "yes1": "echo other; echo ' fencepost: fine '",
+        "yes1": "echo other; printf ' fence\\033[90mpost: \\033[1;32mfine\\033[0m \\n'",
         "no1": "echo other",
         "bad1": "exit 4",
         "slow1": "sleep 60",

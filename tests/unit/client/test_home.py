@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -325,3 +326,45 @@ def test_importing_the_home_loads_neither_grpc_nor_the_costly_half_of_the_standa
     ).stdout
     loaded = set(eval(out))
     assert not {"grpc", "typing", "dataclasses", "re", "pathlib", "enum", "inspect", "json", "asyncio"} & loaded, loaded
+
+
+@pytest.mark.requirement("cli.an-unusable-home-is-refused")
+@pytest.mark.parametrize(
+    ("number", "reason", "words"),
+    [
+        (errno.EACCES, "invalid_home", "closed to this user"),
+        (errno.EPERM, "invalid_home", "closed to this user"),
+        (errno.ELOOP, "invalid_home", "a loop of links"),
+        (errno.ENOTDIR, "invalid_home", "not a folder"),
+        (errno.EIO, "invalid_home", os.strerror(errno.EIO)),
+        (errno.ENAMETOOLONG, "home_path_too_long", "limit"),
+    ],
+)
+def test_whatever_the_system_answers_about_a_home_becomes_a_refusal_with_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, reason: str, words: str
+) -> None:
+    def stat(_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(Refused) as caught:
+        Home.from_environment({"FENCEPOST_HOME": str(tmp_path)})
+    monkeypatch.undo()
+    assert (caught.value.reason, words in caught.value.message) == (reason, True)
+    assert "FENCEPOST_HOME" in caught.value.hint
+
+
+@pytest.mark.requirement("cli.an-unusable-home-is-refused")
+def test_a_relative_home_in_a_folder_that_is_gone_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    with pytest.raises(Refused, match="is gone"):
+        Home.from_environment({"FENCEPOST_HOME": "home"})
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.requirement("cli.an-unusable-home-is-refused")
+def test_a_home_that_is_not_there_yet_can_be_used_and_is_not_made(tmp_path: Path) -> None:
+    assert Home.from_environment({"FENCEPOST_HOME": str(tmp_path / "a" / "b")}).path == tmp_path / "a" / "b"
+    assert list(tmp_path.iterdir()) == []

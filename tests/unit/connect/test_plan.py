@@ -175,6 +175,9 @@ def test_the_entry_says_what_the_program_needs(person: Person, program: Program)
     assert made.get("env", made.get("environment")) == {"FENCEPOST_HOME": "/h"}
     timeout_ms = made.get("timeout") or made.get("tool_timeout_sec", 0) * 1000
     assert timeout_ms == (TOOL_TIMEOUT_MS if program.has_tool_timeout else 0)
+    # What each needs so that its model sees the tools at once, without searching or programming for them.
+    at_once = {"claude": {"alwaysLoad": True}, "pi": {"exposure": "direct"}}.get(program.name, {})
+    assert {name: made.get(name) for name in at_once} == at_once
     assert "fp_" not in person.file(program).read_text()
     assert not person.home.agents.exists()
 

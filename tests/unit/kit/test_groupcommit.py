@@ -44,7 +44,7 @@ class FakeWriter:
         self.written: list[Any] = []
         self.open = False
         self.marks: list[int] = []
-        self.closed = False
+        self.closed = threading.Event()
         self.thread: int | None = None
         self.fail_commit: Callable[[], Exception | None] = lambda: None
         self.fail_begin: Callable[[], Exception | None] = lambda: None
@@ -94,7 +94,7 @@ class FakeWriter:
         return self.clean
 
     def close(self) -> None:
-        self.closed = True
+        self.closed.set()
 
 
 @dataclass
@@ -325,7 +325,7 @@ async def test_an_error_at_commit_is_unknown_for_its_batch_and_stops_the_writer_
     assert answers[1].__cause__ is failure
     assert world.deaths == [failure]
     assert world.told == [[("result", "first")]], "nobody is woken by what may not be there"
-    assert world.writer.closed
+    assert await asyncio.to_thread(world.writer.closed.wait, WAIT_S_MAX), "the thread ends behind its last answer"
     for late in await results(world.submit(Put(5))):
         assert isinstance(late, NotCommitted)
         assert late.__cause__ is failure
@@ -464,7 +464,7 @@ async def test_closing_commits_what_waits_refuses_what_comes_and_ends_the_thread
     async with asyncio.timeout(WAIT_S_MAX):
         await closing
     assert (await results(tasks))[1:] == [("result", n) for n in range(20)]
-    assert world.writer.closed
+    assert world.writer.closed.is_set()
     assert "testing-writer" not in [thread.name for thread in threading.enumerate()]
     await world.group.close()
 

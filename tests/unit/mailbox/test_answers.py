@@ -28,11 +28,11 @@ ANSWERS = (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN)
 @pytest.mark.requirement("mailbox.settled-once")
 @pytest.mark.parametrize("event", AnswerEvent)
 def test_only_an_open_request_settles_and_only_a_pending_one_is_withdrawn(event: AnswerEvent) -> None:
-    withdrawing = event is AnswerEvent.WITHDRAW
+    withdrawing, takes_back = event is AnswerEvent.WITHDRAW, event in (AnswerEvent.WITHDRAW, AnswerEvent.ABANDON)
     for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
         record = a_record(delivery=delivery, answer=answer)
         if answer is Answer.OPEN and (not withdrawing or delivery is Delivery.PENDING):
-            assert settle(record, event) is (Answer.WITHDRAWN if withdrawing else Answer.ANSWERED)
+            assert settle(record, event) is (Answer.WITHDRAWN if takes_back else Answer.ANSWERED)
             continue
         with pytest.raises(InvalidState) as refused:
             settle(record, event)

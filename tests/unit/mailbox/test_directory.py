@@ -24,6 +24,7 @@ from fencepost_testing.mailboxes import (
     OTHER_PROJECT,
     PROJECT,
     WAIT_S_MAX,
+    CountingMint,
     FakeSessions,
     a_credential,
     an_agent,
@@ -43,7 +44,7 @@ class World:
         self.store = store
         self.sessions = FakeSessions()
         self.clock = VirtualClock()
-        self.mirror = Mirror(store=store, sessions=self.sessions, clock=self.clock)
+        self.mirror = Mirror(store=store, sessions=self.sessions, clock=self.clock, mint=CountingMint())
         self.mirror.load()
         self.following: asyncio.Task[None] | None = None
 
@@ -253,7 +254,7 @@ async def test_every_role_is_identified(world: World, role: Role) -> None:
 async def test_a_mirror_that_has_never_heard_sessions_resolves_no_name_and_honours_no_operator(world: World) -> None:
     await world.hear(snapshot(3, "bob"))
     await world.close()
-    again = Mirror(store=world.store, sessions=world.sessions, clock=world.clock)
+    again = Mirror(store=world.store, sessions=world.sessions, clock=world.clock, mint=CountingMint())
     again.load()
     world.sessions.down = True
     with pytest.raises(DependencyDown):

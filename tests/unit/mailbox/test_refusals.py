@@ -34,6 +34,7 @@ EXPECTED = {
     "ambiguous_target": STATUS.INVALID_ARGUMENT,
     "not_found": STATUS.NOT_FOUND,
     "self_request": STATUS.INVALID_ARGUMENT,
+    "agent_deleted": STATUS.FAILED_PRECONDITION,
     "unauthorized": STATUS.PERMISSION_DENIED,
     "invalid_task": STATUS.FAILED_PRECONDITION,
     "conflicting_reply": STATUS.ALREADY_EXISTS,

@@ -26,6 +26,7 @@ class AnswerEvent(enum.Enum):
     HOST = "host"
     RESOLVE = "resolve"
     WITHDRAW = "withdraw"
+    ABANDON = "abandon"
 
 
 ANSWER: Final[Mapping[tuple[Answer, AnswerEvent], Answer]] = MappingProxyType(
@@ -35,6 +36,8 @@ ANSWER: Final[Mapping[tuple[Answer, AnswerEvent], Answer]] = MappingProxyType(
         (Answer.OPEN, AnswerEvent.HOST): Answer.ANSWERED,
         (Answer.OPEN, AnswerEvent.RESOLVE): Answer.ANSWERED,
         (Answer.OPEN, AnswerEvent.WITHDRAW): Answer.WITHDRAWN,
+        # Its sender is no more: also where somebody may have seen it.
+        (Answer.OPEN, AnswerEvent.ABANDON): Answer.WITHDRAWN,
     }
 )
 

@@ -80,6 +80,12 @@ class NotFound(MailboxRefusal):
     reason = "not_found"
 
 
+class AgentDeleted(MailboxRefusal):
+    """The agent is being deleted, or was: nothing is taken for it or from it any more."""
+
+    reason = "agent_deleted"
+
+
 class SelfRequest(MailboxRefusal):
     """An agent asked itself to work."""
 

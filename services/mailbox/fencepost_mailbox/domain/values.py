@@ -185,3 +185,5 @@ class Agent:
     provider: str
     generation: int
     revision: int
+    # As the stream tells it. Not stored: what is stored of it is a tombstone.
+    deleting: bool = False

@@ -15,6 +15,7 @@ from typing import Generic, Protocol, TypeVar
 
 from fencepost_mailbox.domain.answers import Settled
 from fencepost_mailbox.domain.claims import Claim, ClaimState
+from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
 
@@ -128,6 +129,14 @@ class Queries(Protocol):
 
     def floor(self, agent_id: bytes) -> int:
         """Return the lowest generation that still gets new authority; 1 where none was opened."""
+        ...
+
+    def deleted(self, agent_id: bytes) -> bool:
+        """Tell whether the agent's mail was closed: it is being deleted, or was."""
+        ...
+
+    def unfinished_deletions(self, limit: int) -> list[Tombstone]:
+        """Return deletions that sessions has not been told the end of."""
         ...
 
     def last_read_at_ms(self, agent_id: bytes) -> int:
@@ -249,6 +258,30 @@ class Transaction(Queries, Protocol):
         """Write when an agent read its mailbox."""
         ...
 
+    def open_of_recipient(self, recipient: bytes) -> list[Record]:
+        """Return every open request that an agent was sent, in order."""
+        ...
+
+    def open_of_sender(self, sender: bytes) -> list[Record]:
+        """Return every open request that an agent sent."""
+        ...
+
+    def put_tombstone(self, tombstone: Tombstone) -> None:
+        """Write what is left of a deleted agent, or how far its deletion has come now."""
+        ...
+
+    def erase_received(self, recipient: bytes, limit: int) -> int:
+        """Remove up to `limit` records that an agent was sent, each with its facts and claims; return how many."""
+        ...
+
+    def erase_keys(self, caller: bytes, limit: int) -> int:
+        """Remove up to `limit` keys of a caller; return how many."""
+        ...
+
+    def erase_lives(self, agent_id: bytes) -> None:
+        """Remove an agent's floor, and when it last read."""
+        ...
+
     def put_agents(self, agents: Sequence[Agent]) -> None:
         """Write agents of the directory mirror."""
         ...
@@ -259,6 +292,10 @@ class Transaction(Queries, Protocol):
 
     def drop_credentials(self, credential_ids: Sequence[bytes]) -> None:
         """Remove credentials from the directory mirror."""
+        ...
+
+    def drop_agents(self, agent_ids: Sequence[bytes]) -> None:
+        """Remove agents from the directory mirror."""
         ...
 
     def clear_directory(self) -> None:
@@ -303,6 +340,10 @@ class Store(Protocol):
 
     async def submit(self, operation: Mutation[Applied[T]]) -> T:
         """Commit an operation and return its value once it is durable; see fencepost_kit.groupcommit."""
+        ...
+
+    def tombstones(self) -> list[Tombstone]:
+        """Return what is left of every deleted agent."""
         ...
 
     def directory(self) -> tuple[DirectoryPosition, list[Agent], list[Credential]]:

@@ -14,6 +14,7 @@ from fencepost_kit.groupcommit import Counters, GroupCommit, NotCommitted
 from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
 from fencepost_mailbox.domain.answers import Settled
 from fencepost_mailbox.domain.claims import Claim, ClaimState
+from fencepost_mailbox.domain.deletion import Phase, Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.refusals import StorageError
 from fencepost_mailbox.domain.values import (
@@ -42,6 +43,7 @@ from fencepost_mailbox.store.protocol import (
 
 T = TypeVar("T")
 FLOORS_CACHED_MAX: Final = 10_000
+LIVING_CACHED_MAX: Final = 10_000
 _ANY_POSITION: Final = 2**62
 # Looking up a member by value is ten times as fast as calling the enumeration, and a page has a hundred records.
 _KIND: Final = {int(member): member for member in Kind}
@@ -147,6 +149,11 @@ def claim_from_row(row: tuple[Any, ...]) -> Claim:
         expires_at_ms=row[8],
         state=ClaimState(row[9]),
     )
+
+
+def tombstone_from_row(row: tuple[Any, ...]) -> Tombstone:
+    """Return the tombstone of a whole row."""
+    return Tombstone(agent_id=row[0], project_id=row[1], phase=Phase(row[2]), closed_at_ms=row[3], sequence=row[4])
 
 
 def _position(record: Record) -> int:
@@ -269,13 +276,23 @@ class SqliteQueries:
         row = self._one(sql.FLOOR_OF, agent_id=agent_id)
         return 1 if row is None else int(row[0])
 
+    def deleted(self, agent_id: bytes) -> bool:
+        """See Queries."""
+        return self._one(sql.DELETED, agent_id=agent_id) is not None
+
+    def unfinished_deletions(self, limit: int) -> list[Tombstone]:
+        """See Queries."""
+        return [tombstone_from_row(row) for row in self._all(sql.UNFINISHED_DELETIONS, limit=limit)]
+
     def last_read_at_ms(self, agent_id: bytes) -> int:
         """See Queries."""
         row = self._one(sql.READ_AT, agent_id=agent_id)
         return 0 if row is None else int(row[0])
 
     def work_of(self, agent_id: bytes) -> tuple[bool, bool]:
-        """See Queries."""
+        """See Queries. A deleted agent has none, whatever of its mail is not erased yet."""
+        if self.deleted(agent_id):
+            return (False, False)
         return (
             self._one(sql.OLDEST_PENDING, recipient=agent_id) is not None,
             self._one(sql.OLDEST_STORED, recipient=agent_id, high_water=_ANY_POSITION) is not None,
@@ -295,7 +312,7 @@ class SqliteQueries:
 
     def newest_sequence(self) -> int:
         """See Queries."""
-        rows = (self._one(sql.NEWEST_RECORD), self._one(sql.NEWEST_FACT))
+        rows = (self._one(sql.NEWEST_RECORD), self._one(sql.NEWEST_FACT), self._one(sql.NEWEST_TOMBSTONE))
         return max((int(row[0]) for row in rows if row is not None), default=0)
 
 
@@ -312,10 +329,16 @@ class Sequencer:
 class SqliteTransaction(SqliteQueries):
     """Reads and writes of one transaction, on the writer thread."""
 
-    def __init__(self, cursor: sqlite3.Cursor, sequencer: Sequencer, floors: dict[bytes, int]) -> None:
+    def __init__(
+        self, cursor: sqlite3.Cursor, sequencer: Sequencer, floors: dict[bytes, int], living: set[bytes]
+    ) -> None:
         super().__init__(cursor, in_snapshot=True)
         self._sequencer = sequencer
         self._floors = floors
+        # Agents that have no tombstone: asked for with every send, so remembered over transactions.
+        self._living = living
+        # Agents that this transaction buried: never remembered as living, though their savepoint may be rolled back.
+        self._buried: set[bytes] = set()
         # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
         # rolled back.
         self._raised: set[bytes] = set()
@@ -341,6 +364,63 @@ class SqliteTransaction(SqliteQueries):
                 self._floors.clear()
             self._floors[agent_id] = floor
         return floor
+
+    def deleted(self, agent_id: bytes) -> bool:
+        """See Queries."""
+        if agent_id in self._living:
+            return False
+        deleted = super().deleted(agent_id)
+        if not deleted and agent_id not in self._buried:
+            if len(self._living) >= LIVING_CACHED_MAX:
+                self._living.clear()
+            self._living.add(agent_id)
+        return deleted
+
+    def put_tombstone(self, tombstone: Tombstone) -> None:
+        """See Transaction."""
+        self._buried.add(tombstone.agent_id)
+        self._living.discard(tombstone.agent_id)
+        self._cursor.execute(
+            sql.PUT_TOMBSTONE,
+            {
+                "agent_id": tombstone.agent_id,
+                "project_id": tombstone.project_id,
+                "phase": int(tombstone.phase),
+                "closed_at_ms": tombstone.closed_at_ms,
+                "sequence": tombstone.sequence,
+            },
+        )
+
+    def open_of_recipient(self, recipient: bytes) -> list[Record]:
+        """See Transaction."""
+        return [record_from_row(row) for row in self._all(sql.ALL_OPEN_OF_RECIPIENT, recipient=recipient)]
+
+    def open_of_sender(self, sender: bytes) -> list[Record]:
+        """See Transaction."""
+        return [record_from_row(row) for row in self._all(sql.ALL_OPEN_OF_SENDER, sender=sender)]
+
+    def erase_received(self, recipient: bytes, limit: int) -> int:
+        """See Transaction."""
+        found = self._all(sql.RECEIVED_IDS, recipient=recipient, limit=limit)
+        for sequence, record_id in found:
+            self._cursor.execute(sql.ERASE_FACTS, {"record_id": record_id})
+            self._cursor.execute(sql.ERASE_CLAIMS, {"record_id": record_id})
+            self._guarded(sql.ERASE_RECORD, sequence=sequence)
+        return len(found)
+
+    def erase_keys(self, caller: bytes, limit: int) -> int:
+        """See Transaction."""
+        found = self._all(sql.KEYS_OF, caller=caller, limit=limit)
+        for operation, key in found:
+            self._guarded(sql.ERASE_KEY, caller=caller, operation=operation, key=key)
+        return len(found)
+
+    def erase_lives(self, agent_id: bytes) -> None:
+        """See Transaction."""
+        self._raised.add(agent_id)
+        self._floors.pop(agent_id, None)
+        self._cursor.execute(sql.ERASE_FLOOR, {"agent_id": agent_id})
+        self._cursor.execute(sql.ERASE_READER, {"agent_id": agent_id})
 
     def raise_floor(self, agent_id: bytes, generation: int) -> None:
         """See Transaction."""
@@ -512,6 +592,10 @@ class SqliteTransaction(SqliteQueries):
         """See Transaction."""
         self._cursor.executemany(sql.DROP_CREDENTIAL, [{"credential_id": one} for one in credential_ids])
 
+    def drop_agents(self, agent_ids: Sequence[bytes]) -> None:
+        """See Transaction."""
+        self._cursor.executemany(sql.DROP_AGENT, [{"agent_id": one} for one in agent_ids])
+
     def clear_directory(self) -> None:
         """See Transaction."""
         self._cursor.execute(sql.CLEAR_AGENTS)
@@ -586,7 +670,8 @@ class SqliteStore:
         cursor.execute("COMMIT")
         sequencer = Sequencer(SqliteQueries(cursor).newest_sequence())
         floors: dict[bytes, int] = {}
-        return SqliteWriter(connection, lambda transaction: SqliteTransaction(transaction, sequencer, floors))
+        living: set[bytes] = set()
+        return SqliteWriter(connection, lambda transaction: SqliteTransaction(transaction, sequencer, floors, living))
 
     @property
     def epoch(self) -> bytes:
@@ -636,6 +721,11 @@ class SqliteStore:
                 hint="Check that the disk of the home has room and is writable, then send the same call again.",
                 state={"cause": getattr(cause, "sqlite_errorname", type(cause).__name__)},
             ) from error
+
+    def tombstones(self) -> list[Tombstone]:
+        """See Store."""
+        assert self._reader is not None, "the store is not started"
+        return [tombstone_from_row(row) for row in self._reader.execute(sql.ALL_TOMBSTONES).fetchall()]
 
     def directory(self) -> tuple[DirectoryPosition, list[Agent], list[Credential]]:
         """See Store."""

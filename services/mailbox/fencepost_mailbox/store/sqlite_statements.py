@@ -162,6 +162,8 @@ CLEAR_AGENTS: Final = """\
 DELETE FROM directory_agent"""
 CLEAR_CREDENTIALS: Final = """\
 DELETE FROM directory_credential"""
+DROP_AGENT: Final = """\
+DELETE FROM directory_agent WHERE directory_agent.agent_id = :agent_id"""
 ALL_AGENTS: Final = """\
 SELECT directory_agent.agent_id, directory_agent.project_id, directory_agent.name, directory_agent.role,
 directory_agent.provider, directory_agent.generation, directory_agent.revision FROM directory_agent"""
@@ -171,3 +173,47 @@ directory_credential.project_id, directory_credential.role, directory_credential
 directory_credential.label, directory_credential.revision FROM directory_credential"""
 ALL_META: Final = """\
 SELECT meta."key", meta.value FROM meta"""
+DELETED: Final = """\
+SELECT 1 FROM tombstone WHERE tombstone.agent_id = :agent_id"""
+PUT_TOMBSTONE: Final = """\
+INSERT INTO tombstone (agent_id, project_id, phase, closed_at_ms, sequence) VALUES (:agent_id, :project_id, :phase,
+:closed_at_ms, :sequence) ON CONFLICT (agent_id) DO UPDATE SET project_id = excluded.project_id, phase =
+excluded.phase, closed_at_ms = excluded.closed_at_ms, sequence = excluded.sequence"""
+ALL_TOMBSTONES: Final = """\
+SELECT tombstone.agent_id, tombstone.project_id, tombstone.phase, tombstone.closed_at_ms, tombstone.sequence FROM
+tombstone"""
+NEWEST_TOMBSTONE: Final = """\
+SELECT tombstone.sequence FROM tombstone ORDER BY tombstone.sequence DESC LIMIT 1 OFFSET 0"""
+UNFINISHED_DELETIONS: Final = """\
+SELECT tombstone.agent_id, tombstone.project_id, tombstone.phase, tombstone.closed_at_ms, tombstone.sequence FROM
+tombstone WHERE tombstone.phase < 3 ORDER BY tombstone.agent_id LIMIT :limit OFFSET 0"""
+ALL_OPEN_OF_RECIPIENT: Final = """\
+SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
+record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
+record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
+record.claim_generation, record.releases, record.body FROM record WHERE record.recipient = :recipient AND
+record.answer = 1 ORDER BY record.position"""
+ALL_OPEN_OF_SENDER: Final = """\
+SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
+record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
+record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
+record.claim_generation, record.releases, record.body FROM record INDEXED BY record_open WHERE record.sender =
+:sender AND record.answer = 1"""
+RECEIVED_IDS: Final = """\
+SELECT record.sequence, record.record_id FROM record WHERE record.recipient = :recipient LIMIT :limit OFFSET 0"""
+ERASE_FACTS: Final = """\
+DELETE FROM fact WHERE fact.record_id = :record_id"""
+ERASE_CLAIMS: Final = """\
+DELETE FROM claim WHERE claim.record_id = :record_id"""
+ERASE_RECORD: Final = """\
+DELETE FROM record WHERE record.sequence = :sequence"""
+KEYS_OF: Final = """\
+SELECT idempotency.operation, idempotency."key" FROM idempotency WHERE idempotency.caller = :caller LIMIT :limit
+OFFSET 0"""
+ERASE_KEY: Final = """\
+DELETE FROM idempotency WHERE idempotency.caller = :caller AND idempotency.operation = :operation AND
+idempotency."key" = :key"""
+ERASE_FLOOR: Final = """\
+DELETE FROM generation_floor WHERE generation_floor.agent_id = :agent_id"""
+ERASE_READER: Final = """\
+DELETE FROM reader WHERE reader.agent_id = :agent_id"""

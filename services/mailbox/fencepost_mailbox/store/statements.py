@@ -27,6 +27,7 @@ from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.sql import ColumnElement
 
 from fencepost_mailbox.domain.claims import ClaimState
+from fencepost_mailbox.domain.deletion import Phase
 from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
 from fencepost_mailbox.store.tables import (
     CLAIM,
@@ -39,6 +40,7 @@ from fencepost_mailbox.store.tables import (
     META,
     READER,
     RECORD,
+    TOMBSTONE,
 )
 
 _SQLITE: Final = sqlite_dialect.dialect(paramstyle="named")
@@ -264,6 +266,48 @@ DROP_CREDENTIAL = _sqlite(
 )
 CLEAR_AGENTS = _sqlite(delete(DIRECTORY_AGENT))
 CLEAR_CREDENTIALS = _sqlite(delete(DIRECTORY_CREDENTIAL))
+DROP_AGENT = _sqlite(delete(DIRECTORY_AGENT).where(DIRECTORY_AGENT.c.agent_id == bindparam("agent_id")))
 ALL_AGENTS = _sqlite(select(DIRECTORY_AGENT))
 ALL_CREDENTIALS = _sqlite(select(DIRECTORY_CREDENTIAL))
 ALL_META = _sqlite(select(META))
+
+# Deleted agents, and the erasure of their mail.
+T = TOMBSTONE.c
+DELETED = _sqlite(select(_const(1)).where(T.agent_id == bindparam("agent_id")))
+PUT_TOMBSTONE = _upsert(TOMBSTONE)
+ALL_TOMBSTONES = _sqlite(select(TOMBSTONE))
+NEWEST_TOMBSTONE = _sqlite(select(T.sequence).order_by(T.sequence.desc()).limit(_const(1)).offset(_ZERO))
+UNFINISHED_DELETIONS = _sqlite(
+    select(TOMBSTONE)
+    .where(T.phase < _const(Phase.FINISHED))
+    .order_by(T.agent_id)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+ALL_OPEN_OF_RECIPIENT = _sqlite(select(RECORD).where(R.recipient == bindparam("recipient"), _OPEN).order_by(R.position))
+ALL_OPEN_OF_SENDER = _sqlite(
+    # Through the few open requests, not through everything that the agent ever sent.
+    # SQLAlchemy renders no hint for this dialect.
+    select(RECORD).where(R.sender == bindparam("sender"), _OPEN)
+).replace("FROM record", "FROM record INDEXED BY record_open")
+RECEIVED_IDS = _sqlite(
+    select(R.sequence, R.record_id).where(R.recipient == bindparam("recipient")).limit(bindparam("limit")).offset(_ZERO)
+)
+ERASE_FACTS = _sqlite(delete(FACT).where(FACT.c.record_id == bindparam("record_id")))
+ERASE_CLAIMS = _sqlite(delete(CLAIM).where(C.record_id == bindparam("record_id")))
+ERASE_RECORD = _sqlite(delete(RECORD).where(R.sequence == bindparam("sequence")))
+KEYS_OF = _sqlite(
+    select(IDEMPOTENCY.c.operation, IDEMPOTENCY.c.key)
+    .where(IDEMPOTENCY.c.caller == bindparam("caller"))
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+ERASE_KEY = _sqlite(
+    delete(IDEMPOTENCY).where(
+        IDEMPOTENCY.c.caller == bindparam("caller"),
+        IDEMPOTENCY.c.operation == bindparam("operation"),
+        IDEMPOTENCY.c.key == bindparam("key"),
+    )
+)
+ERASE_FLOOR = _sqlite(delete(FLOOR).where(FLOOR.c.agent_id == bindparam("agent_id")))
+ERASE_READER = _sqlite(delete(READER).where(READER.c.agent_id == bindparam("agent_id")))

@@ -116,6 +116,7 @@ class ClaimRow(SQLModel, table=True):
         Index(
             "claim_held_dispatcher", "dispatcher", sqlite_where=text("state = 1"), postgresql_where=text("state = 1")
         ),
+        Index("claim_of_record", "record_id"),
         Index("claim_held_expiry", "expires_at_ms", sqlite_where=text("state = 1"), postgresql_where=text("state = 1")),
         _WITHOUT_ROWID,
     )
@@ -160,6 +161,23 @@ class ReaderRow(SQLModel, table=True):
 
     agent_id: bytes = Field(primary_key=True)
     last_read_at_ms: int
+
+
+class TombstoneRow(SQLModel, table=True):
+    """What is left of a deleted agent."""
+
+    __tablename__: ClassVar[str] = "tombstone"
+    __table_args__: ClassVar[tuple[Any, ...]] = (
+        Index("tombstone_unfinished", "agent_id", sqlite_where=text("phase < 3"), postgresql_where=text("phase < 3")),
+        Index("tombstone_sequence", "sequence"),
+        _WITHOUT_ROWID,
+    )
+
+    agent_id: bytes = Field(primary_key=True)
+    project_id: bytes
+    phase: int
+    closed_at_ms: int
+    sequence: int
 
 
 class DirectoryAgentRow(SQLModel, table=True):
@@ -208,6 +226,7 @@ CLAIM = table(ClaimRow)
 DISPATCHER = table(DispatcherRow)
 FLOOR = table(FloorRow)
 READER = table(ReaderRow)
+TOMBSTONE = table(TombstoneRow)
 DIRECTORY_AGENT = table(DirectoryAgentRow)
 DIRECTORY_CREDENTIAL = table(DirectoryCredentialRow)
 TABLES = (
@@ -219,6 +238,7 @@ TABLES = (
     DISPATCHER,
     FLOOR,
     READER,
+    TOMBSTONE,
     DIRECTORY_AGENT,
     DIRECTORY_CREDENTIAL,
 )

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from fencepost_kit.identity import Caller
 from fencepost_kit.refusal import Refusal
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import new_record
-from fencepost_mailbox.domain.refusals import SelfRequest
+from fencepost_mailbox.domain.refusals import AgentDeleted, SelfRequest
 from fencepost_mailbox.domain.texts import check_body
 from fencepost_mailbox.domain.values import Agent, Completion, Kind, Operation, Origin, Record
-from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Queries, Transaction
+from fencepost_mailbox.store.protocol import Applied, Queries, Transaction
 from fencepost_mailbox.usecases.ports import Ports, Readership, agent_of, fence, readership
 
 
@@ -71,7 +72,7 @@ class Admission:
         """Write the record and its key, or return what the key stands for.
 
         Raises:
-            StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
+            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
         """
         woken = fence(tx, self.sender, self.generation, self.now_ms)
         row = tx.take_key(
@@ -84,6 +85,8 @@ class Admission:
         )
         if row is not None:
             return Applied(value=(existing(tx, judge_repeat(row, self.content)), True), wakes=woken, work=woken)
+        # Here, where nobody else writes: a send that races with the deletion of its recipient leaves no orphan.
+        check_lives(deleted=tx.deleted(self.recipient), who="the recipient")
         record = new_record(
             sequence=tx.next_sequence(self.project_id),
             record_id=self.record_id,
@@ -102,10 +105,17 @@ class Admission:
 
 
 def existing(queries: Queries, record_id: bytes) -> Record:
-    """Return the record that a key stands for."""
+    """Return the record that a key stands for.
+
+    Raises:
+        AgentDeleted: it was written, and erased with its recipient.
+    """
     record = queries.record(record_id)
     if record is None:
-        raise InvariantBroken("a key stands for a record that is not there")
+        raise AgentDeleted(
+            "the record of this key was written, and erased since with the agent that it was for",
+            hint="Do not send it again: that agent was deleted.",
+        )
     return record
 
 
@@ -134,7 +144,7 @@ class Admit:
 
         Raises:
             InvalidMessage, InvalidIdempotencyKey, InvalidTarget, NotFound, SelfRequest: the call cannot be carried out.
-            StaleGeneration, IdempotencyConflict, KeyCancelled: see Admission.
+            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled: see Admission.
             DependencyDown, DirectoryStale: the target cannot be resolved now; nothing was written, may be resent.
         """
         ports = self._ports

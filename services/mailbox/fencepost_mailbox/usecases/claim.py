@@ -25,6 +25,7 @@ from fencepost_mailbox.domain.claims import (
     over_release_cap,
     term,
 )
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.delivery import Event, advance
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import evolve
@@ -92,7 +93,7 @@ class Claiming:
         """Take the oldest record of the kind, or return None and write nothing but what was learnt of lives.
 
         Raises:
-            StaleIncarnation, StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
+            AgentDeleted, StaleIncarnation, StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
             StaleClaim: the claim that this key took was given back: the record may be another reader's now.
         """
         asked = self.command
@@ -242,9 +243,10 @@ class Releasing:
         """Give the record back under a fresh number; at the cap a request fails with the host's answer instead.
 
         Raises:
-            StaleClaim, ConflictingOutcome: nothing is written.
+            StaleClaim, AgentDeleted, ConflictingOutcome: nothing is written.
         """
         claim = check_fence(tx.claim(self.token), self.generation)
+        check_lives(deleted=tx.deleted(claim.recipient), who="the recipient")
         record = held_record(tx, claim)
         if not judge_release(claim):
             return Applied(value=Settled(record=record, duplicate=True))
@@ -284,7 +286,14 @@ class Releasing:
 
 
 def answer_by_host(
-    tx: Transaction, request: Record, *, body: str, generation: int, reply_id: bytes, now_ms: int
+    tx: Transaction,
+    request: Record,
+    *,
+    body: str,
+    generation: int,
+    reply_id: bytes,
+    now_ms: int,
+    evidence: str = "answered by the host",
 ) -> Record:
     """Answer an open request as failed on nobody's behalf, in this transaction."""
     return write_answer(
@@ -298,7 +307,7 @@ def answer_by_host(
         generation=generation,
         reply_id=reply_id,
         now_ms=now_ms,
-        evidence="answered by the host",
+        evidence=evidence,
     )
 
 
@@ -352,9 +361,10 @@ class Finishing:
         """Record the outcome, or return that it stands already.
 
         Raises:
-            StaleClaim, ConflictingOutcome, InvalidState: nothing is written.
+            StaleClaim, AgentDeleted, ConflictingOutcome, InvalidState: nothing is written.
         """
         claim = check_fence(tx.claim(self.token), self.generation)
+        check_lives(deleted=tx.deleted(claim.recipient), who="the recipient")
         record = held_record(tx, claim)
         if not judge_finish(claim, self.outcome, kind=record.kind, answer=record.answer):
             settled = tx.settled(record.record_id) if self.outcome is Outcome.FAILED else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from fencepost_mailbox.domain.values import Agent
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition, Transaction
+from fencepost_mailbox.usecases.delete import Closing
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,16 +19,21 @@ class DirectoryStep:
     agents: Sequence[Agent]
     credentials: Sequence[Credential]
     removed_credentials: Sequence[bytes]
+    removed_agents: Sequence[bytes] = ()
+    # Agents that the step calls deleted. That a whole directory does not name one is no reason to close anything.
+    closings: Sequence[Closing] = ()
 
     def apply(self, tx: Transaction) -> Applied[None]:
-        """Write the step and the position that it leads to, together."""
+        """Write the step, what it means for the mail of deleted agents, and the position that it leads to, together."""
         if self.whole:
             tx.clear_directory()
         tx.put_agents(self.agents)
         tx.put_credentials(self.credentials)
         tx.drop_credentials(self.removed_credentials)
+        tx.drop_agents(self.removed_agents)
+        concerned = tuple(dict.fromkeys(agent_id for closing in self.closings for agent_id in closing.write(tx)))
         tx.set_directory_position(self.position)
-        return Applied(value=None)
+        return Applied(value=None, wakes=concerned, work=concerned)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,5 +45,6 @@ class NotingReads:
     def apply(self, tx: Transaction) -> Applied[None]:
         """Write them."""
         for agent_id, at_ms in self.reads:
-            tx.touch_reader(agent_id, at_ms)
+            if not tx.deleted(agent_id):  # it may have read a moment before
+                tx.touch_reader(agent_id, at_ms)
         return Applied(value=None)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fencepost_mailbox.domain.claims import check_floor
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.values import OPEN_REQUESTS_MAX, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.ports import Ports, supersede
@@ -35,8 +36,10 @@ class Opening:
         """Raise the floor where it is lower; repeating it finds nothing more to fence.
 
         Raises:
+            AgentDeleted: there will be no further life.
             StaleGeneration: a later life was opened.
         """
+        check_lives(deleted=tx.deleted(self.agent_id))
         uncertain: list[Record] = []
         if check_floor(self.generation, tx.floor(self.agent_id)):
             tx.raise_floor(self.agent_id, self.generation)

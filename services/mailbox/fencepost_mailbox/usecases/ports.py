@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
 from fencepost_mailbox.domain.claims import Claim, ClaimState, check_floor, loses_sight
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.delivery import Event, advance
 from fencepost_mailbox.domain.records import evolve
 from fencepost_mailbox.domain.refusals import NotFound
@@ -144,8 +145,10 @@ def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tup
     fences").
 
     Raises:
+        AgentDeleted: the agent is being deleted, or was.
         StaleGeneration: the generation is below the floor.
     """
+    check_lives(deleted=tx.deleted(agent_id))
     if check_floor(generation, tx.floor(agent_id)):
         tx.raise_floor(agent_id, generation)
         supersede(tx, agent_id, generation, now_ms)

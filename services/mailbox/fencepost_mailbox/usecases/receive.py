@@ -168,7 +168,7 @@ class Receive:
 
         Raises:
             InvalidLimit, InvalidTimeout, InvalidCursor, ExpiredCursor: nothing was read or acknowledged.
-            StaleGeneration: an earlier life reads nothing.
+            StaleGeneration, AgentDeleted: an earlier life reads nothing, nor does an agent that is no more.
             Unauthenticated: the credential was removed while the call waited.
         """
         ports = self._ports
@@ -225,7 +225,8 @@ class Receive:
         seen = reading.look(queries)
         # A page of records that were shown before needs no writing, and an empty one neither; a stale life is told
         # either way.
-        if all(record.exposed for record in seen.records) and queries.floor(reading.recipient) == reading.generation:
+        current = queries.floor(reading.recipient) == reading.generation and not queries.deleted(reading.recipient)
+        if current and all(record.exposed for record in seen.records):
             return seen
         return await self._ports.store.submit(reading)
 
@@ -267,7 +268,7 @@ class Wait:
 
         Raises:
             InvalidTimeout: outside 0..WAIT_MS_MAX.
-            StaleGeneration: an earlier life does not wait.
+            StaleGeneration, AgentDeleted: an earlier life does not wait, nor does an agent that is no more.
             Unauthenticated: the credential was removed while the call waited.
         """
         ports = self._ports
@@ -289,7 +290,8 @@ class Wait:
                     return wake
 
     async def _check_life(self, caller: Caller, recipient: bytes) -> None:
-        if self._ports.store.read.floor(recipient) != caller.generation:
+        queries = self._ports.store.read
+        if queries.floor(recipient) != caller.generation or queries.deleted(recipient):
             await self._ports.store.submit(
                 Fencing(agent_id=recipient, generation=caller.generation, now_ms=self._ports.clock.now_ms())
             )

@@ -52,8 +52,8 @@ class Answering:
         """Write the reply, settle the request and take the key, or return the identical answer that stands.
 
         Raises:
-            StaleGeneration, NotFound, InvalidTask, Unauthorized, Withdrawn, ConflictingReply, IdempotencyConflict,
-            KeyCancelled.
+            AgentDeleted, StaleGeneration, NotFound, InvalidTask, Unauthorized, Withdrawn, ConflictingReply,
+            IdempotencyConflict, KeyCancelled.
         """
         woken = fence(tx, self.caller, self.generation, self.now_ms)
         known = tx.key(self.caller, Operation.REPLY, self.key)

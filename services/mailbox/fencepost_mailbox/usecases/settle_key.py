@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from fencepost_kit.identity import Caller
 from fencepost_kit.ids import uuid_text
+from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.idempotency import KeyVerdict, check_key, judge_settle
 from fencepost_mailbox.domain.values import Operation, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
@@ -41,7 +42,9 @@ class Settling:
 
         Raises:
             IdempotencyConflict: the key stands for other content.
+            AgentDeleted: the caller was deleted, or what the key wrote was erased with its recipient.
         """
+        check_lives(deleted=tx.deleted(self.caller))
         row = tx.take_key(
             caller=self.caller,
             operation=self.operation,

@@ -1,0 +1,135 @@
+"""Deleting an agent's mail: closing it in one transaction, then erasing it in chunks.
+
+Source: ARCHITECTURE "Identity and fences", "Deleting an agent".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from fencepost_mailbox.domain.answers import settle
+from fencepost_mailbox.domain.deletion import (
+    ABANDONED,
+    ANSWERED_FOR,
+    HOST_NOTICE,
+    HOST_REPLY,
+    SIGHT_LOST,
+    TAKEN_BACK,
+    Phase,
+    Tombstone,
+    end_of_sent,
+    host_record_id,
+    wants_notice,
+)
+from fencepost_mailbox.domain.records import evolve, new_record
+from fencepost_mailbox.domain.values import FactKind, Kind, Origin, Record
+from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
+from fencepost_mailbox.usecases.claim import answer_by_host, note
+from fencepost_mailbox.usecases.ports import lose_sight
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Closing:
+    """An agent whose mail is to be closed; `seed` is an id minted for it, of which the host's records take theirs."""
+
+    agent_id: bytes
+    project_id: bytes
+    seed: bytes
+    now_ms: int
+
+    def write(self, tx: Transaction) -> tuple[bytes, ...]:
+        """Close the mail in this transaction and return the agents that it concerns; none where it was closed before.
+
+        What it held uncertain becomes known to nobody, what it was asked is answered as failed by the host, what it
+        asked is taken back or closed with a notice, and a tombstone refuses everything that comes later.
+        """
+        if tx.deleted(self.agent_id):
+            return ()
+        for claim in tx.held_claims(recipient=self.agent_id):
+            lose_sight(tx, claim, evidence=SIGHT_LOST, now_ms=self.now_ms)
+        concerned = [self.agent_id]
+        concerned += [self._answer(tx, request) for request in tx.open_of_recipient(self.agent_id)]
+        concerned += [self._end(tx, request) for request in tx.open_of_sender(self.agent_id)]
+        tx.put_tombstone(
+            Tombstone(
+                agent_id=self.agent_id,
+                project_id=self.project_id,
+                phase=Phase.ERASING,
+                closed_at_ms=self.now_ms,
+                sequence=tx.next_sequence(self.project_id),
+            )
+        )
+        return tuple(dict.fromkeys(concerned))
+
+    def _answer(self, tx: Transaction, request: Record) -> bytes:
+        if request.sender is None:
+            raise InvariantBroken("a request without a sender")
+        answer_by_host(
+            tx,
+            request,
+            body=HOST_REPLY,
+            generation=0,
+            reply_id=host_record_id(self.seed, request.record_id),
+            now_ms=self.now_ms,
+            evidence=ANSWERED_FOR,
+        )
+        return request.sender
+
+    def _end(self, tx: Transaction, request: Record) -> bytes:
+        event = end_of_sent(request)
+        tx.move(request, evolve(request, answer=settle(request, event)))
+        told = wants_notice(event)
+        evidence = ABANDONED if told else TAKEN_BACK
+        note(tx, request, FactKind.WITHDRAWN, generation=0, evidence=evidence, now_ms=self.now_ms)
+        if told:
+            notice = new_record(
+                sequence=tx.next_sequence(request.project_id),
+                record_id=host_record_id(self.seed, request.record_id),
+                kind=Kind.NOTICE,
+                project_id=request.project_id,
+                sender=None,
+                recipient=request.recipient,
+                body=HOST_NOTICE.encode("utf-8"),
+                now_ms=self.now_ms,
+                origin=Origin.HOST,
+                parent_id=request.record_id,
+            )
+            tx.insert(notice)
+        return request.recipient
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Erasing:
+    """One chunk of the erasure of what a deleted agent was sent, and of everything that was kept about it.
+
+    Records that it sent to others are theirs, and stay.
+    """
+
+    tombstone: Tombstone
+    rows: int
+
+    def apply(self, tx: Transaction) -> Applied[bool]:
+        """Remove at most `rows` records or keys; True where the erasure has ended, and is noted so."""
+        agent_id = self.tombstone.agent_id
+        erased = tx.erase_received(agent_id, self.rows)
+        erased += tx.erase_keys(agent_id, self.rows - erased) if erased < self.rows else 0
+        ended = erased < self.rows
+        if ended:
+            tx.erase_lives(agent_id)
+        # Also for a chunk that is not the last: what it removed may have held the newest number.
+        phase = Phase.ERASED if ended else Phase.ERASING
+        tx.put_tombstone(replace(self.tombstone, phase=phase, sequence=tx.next_sequence(self.tombstone.project_id)))
+        return Applied(value=ended)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finishing:
+    """Sessions knows that nothing is left: only the tombstone stays."""
+
+    tombstone: Tombstone
+
+    def apply(self, tx: Transaction) -> Applied[None]:
+        """Note it."""
+        sequence = tx.next_sequence(self.tombstone.project_id)
+        tx.put_tombstone(replace(self.tombstone, phase=Phase.FINISHED, sequence=sequence))
+        return Applied(value=None)
