@@ -21,6 +21,7 @@ from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.release import release
+from fencepost.cli.renew import renew
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
@@ -65,6 +66,7 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.add_typer(login, name="service")
 agents.command("release")(release)
+agents.command("renew")(renew)
 app.add_typer(agents, name="agent")
 app.add_typer(messages, name="message")
 app.command("why")(why)
