@@ -342,6 +342,19 @@ def _check_folder(folder: str, *, private: bool) -> None:
         raise Refused("home_unsafe", f"{folder} is open to other users", hint=f"Run: chmod 700 '{folder}'")
 
 
+def _replacement(name: str) -> str:
+    """Return how a credential that others may know is replaced: whose it is decides, and its place tells whose."""
+    if os.path.basename(os.path.dirname(os.path.dirname(name))) == "agents":  # noqa: PTH119, PTH120 (see _path)
+        return (
+            "Have the operator run `fencepost agent renew` for this agent: it writes a new credential, and the old one"
+            " is worthless after that."
+        )
+    return (
+        f"Run: chmod 600 '{name}'. If somebody else may have read it: `fencepost credential list` shows its UUID, then"
+        " `fencepost credential revoke UUID`, and `fencepost down` and `fencepost up` write a new one."
+    )
+
+
 def read_credential(path: str | os.PathLike[str]) -> str:
     """Return the token in a credential file.
 
@@ -358,6 +371,12 @@ def read_credential(path: str | os.PathLike[str]) -> str:
             hint=f"Check {HOME_VARIABLE} and the agent's id; the home's services write this file.",
         ) from error
     except (OSError, ValueError) as error:
+        if isinstance(error, OSError) and error.errno == errno.ELOOP and os.path.islink(name):  # noqa: PTH114 (_path)
+            raise Refused(
+                "credential_unreadable",
+                f"the credential at {name} is a link, and a link is refused: what it names can be changed by others",
+                hint="Name the file itself.",
+            ) from error
         raise Refused("credential_unreadable", f"the credential at {name} cannot be read: {error}") from error
     try:
         facts = os.fstat(handle)
@@ -369,7 +388,7 @@ def read_credential(path: str | os.PathLike[str]) -> str:
             raise Refused(
                 "credential_unsafe",
                 f"the credential at {name} can be read by other users and may be known to them",
-                hint="Have the operator begin a new generation of the agent; the old token is worthless after that.",
+                hint=_replacement(name),
             )
         raw = os.read(handle, CREDENTIAL_BYTES_MAX + 1)
     finally:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import shutil
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import grpc
 import pytest
 
 from fencepost import certs
 from fencepost.home import MAILBOX, SESSIONS, Home
+from fencepost.mailbox.v1 import mailbox_pb2 as pb
+from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, fail
 from fencepost_testing.processes import KnownAgent, Services, create_agents, environment, short_home
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 FOLDER: Final = ROOT / "build" / "clients"
 INSTALL_S_MAX: Final = 300
 RUN_S_MAX: Final = 60
+# Debian's packages, which need no module proxy: golang-go, golang-google-grpc-dev, protoc-gen-go, protoc-gen-go-grpc.
+GO_CODE: Final = Path("/usr/share/gocode")
+GO_PROGRAMS: Final = ("go", "protoc-gen-go", "protoc-gen-go-grpc")
 WAYS: Final = ("socket", "tls")
 
 
@@ -70,15 +78,13 @@ async def _started(running: Services) -> dict[str, KnownAgent]:
     return await create_agents(running, "ann", "bob")
 
 
-def copied(name: str) -> Path:
-    """A copy of an example beside a copy of the protos, where it may install what it needs."""
-    target = FOLDER / "examples" / name
-    shutil.copytree(ROOT / "protos", FOLDER / "protos", dirs_exist_ok=True)
+def copied(name: str, target: Path) -> Path:
+    """A copy of an example where it may install what it needs."""
     shutil.copytree(ROOT / "examples" / name, target, dirs_exist_ok=True)
     return target
 
 
-def done(command: list[str], folder: Path) -> None:
+def done(command: list[str], folder: Path, extra: dict[str, str] | None = None) -> None:
     finished = subprocess.run(
         command,
         cwd=folder,
@@ -86,13 +92,16 @@ def done(command: list[str], folder: Path) -> None:
         capture_output=True,
         text=True,
         check=False,
+        env={**os.environ, **(extra or {})},
     )
     assert finished.returncode == 0, finished.stdout + finished.stderr
 
 
 @pytest.fixture(scope="module")
 def node_agent(node: Any) -> list[str]:
-    folder = copied("node")
+    # The client looks for the protos where they lie from examples/node.
+    shutil.copytree(ROOT / "protos", FOLDER / "protos", dirs_exist_ok=True)
+    folder = copied("node", FOLDER / "examples" / "node")
     wanted, installed = (folder / "package.json").read_text(), folder / "installed.json"
     if not (installed.is_file() and installed.read_text() == wanted):
         npm = shutil.which("npm")
@@ -102,13 +111,27 @@ def node_agent(node: Any) -> list[str]:
     return [str(node.folder / "node_modules" / "node" / "bin" / "node"), str(folder / "agent.mjs")]
 
 
-async def told(served: Served, program: list[str], name: str, way: str, *words: str) -> tuple[int, list[Any], str]:
-    """Run a client as an agent; return its status, what it printed, and its errors."""
+@pytest.fixture(scope="module")
+def go_agent() -> list[str]:
+    missing = [program for program in GO_PROGRAMS if shutil.which(program) is None]
+    if not (GO_CODE / "src" / "google.golang.org" / "grpc").is_dir():
+        missing.append("golang-google-grpc-dev")
+    if missing:
+        pytest.skip(f"the Go client was not built: {', '.join(missing)} not installed")
+    path = FOLDER / "gopath"
+    folder = copied("go", path / "src" / "fencepost.example" / "agent")
+    buf = Path(sys.executable).parent / "buf"
+    done([str(buf), "generate", "--template", "buf.gen.yaml", str(ROOT / "protos")], folder)
+    build = ["go", "build", "-tags", "debian", "-o", "agent", "."]
+    done(build, folder, {"GO111MODULE": "off", "GOPATH": f"{path}{os.pathsep}{GO_CODE}"})
+    return [str(folder / "agent")]
+
+
+async def ran(command: list[str], env: dict[str, str]) -> tuple[int, str, str]:
+    """Run a program to its end; return its status, output and errors."""
     child = await asyncio.create_subprocess_exec(
-        *program,
-        *served.arguments(name, way),
-        *words,
-        env=environment(served.home, served.variables(name, way)),
+        *command,
+        env=env,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
@@ -120,7 +143,14 @@ async def told(served: Served, program: list[str], name: str, way: str, *words: 
         if child.returncode is None:
             child.kill()
             await child.wait()
-    return child.returncode or 0, [json.loads(line) for line in out.decode().splitlines()], err.decode()
+    return child.returncode or 0, out.decode(), err.decode()
+
+
+async def told(served: Served, program: list[str], name: str, way: str, *words: str) -> tuple[int, list[Any], str]:
+    """Run a client as an agent; return its status, what it printed, and its errors."""
+    command = [*program, *served.arguments(name, way), *words]
+    status, out, err = await ran(command, environment(served.home, served.variables(name, way)))
+    return status, [json.loads(line) for line in out.splitlines()], err
 
 
 async def exchange(served: Served, program: list[str], way: str) -> None:
@@ -149,3 +179,59 @@ async def exchange(served: Served, program: list[str], way: str) -> None:
 @pytest.mark.parametrize("way", WAYS)
 async def test_a_node_client_exchanges_and_reads_refusals(services: Served, node_agent: list[str], way: str) -> None:
     await exchange(services, node_agent, way)
+
+
+@pytest.mark.requirement("ways.other-languages")
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("way", WAYS)
+async def test_a_go_client_exchanges_and_reads_refusals(services: Served, go_agent: list[str], way: str) -> None:
+    await exchange(services, go_agent, way)
+
+
+async def written_and_lost(fake: FakeMailbox, request: Any, context: Any) -> None:
+    """The service writes, and its answer is lost."""
+    fake.write(request)
+    await fail(grpc.StatusCode.UNAVAILABLE)(fake, request, context)
+
+
+async def settles(program: list[str], tmp_path: Path) -> None:
+    """A lost answer becomes the receipt, or proof that nothing was written, and the call is never sent twice."""
+    credential = tmp_path / "credential"
+    credential.write_text(TOKEN)
+    with short_home() as home:
+        home.prepare()
+        fake = FakeMailbox(home)
+        await fake.start()
+        try:
+            extra = {"FENCEPOST_CREDENTIAL_FILE": str(credential)}
+
+            async def send() -> tuple[int, str, str]:
+                status, out, err = await ran([*program, "send", "bob", "x"], environment(home, extra))
+                return status, out, err
+
+            fake.next("Send", written_and_lost)
+            status, out, err = await send()
+            assert (status, json.loads(out)["record_id"]) == (0, "inf_1"), err
+            fake.next("Send", fail(grpc.StatusCode.INTERNAL))
+            status, _, err = await send()
+            assert (status, err.strip()) == (1, "nothing was written; take a new key")
+            fake.next("Send", fail(grpc.StatusCode.INTERNAL))
+            fake.settlement = pb.SettleKeyResponse(settlement=pb.SETTLEMENT_UNKNOWN)
+            status, _, err = await send()
+            assert (status, "nothing was written" in err) == (1, False)
+            assert fake.calls.count("Send") == fake.calls.count("SettleKey") == 3
+            assert len(fake.records) == 1
+        finally:
+            await fake.stop()
+
+
+@pytest.mark.requirement("ways.other-languages")
+@pytest.mark.timeout(400)
+async def test_a_node_client_settles_lost_answers(node_agent: list[str], tmp_path: Path) -> None:
+    await settles(node_agent, tmp_path)
+
+
+@pytest.mark.requirement("ways.other-languages")
+@pytest.mark.timeout(400)
+async def test_a_go_client_settles_lost_answers(go_agent: list[str], tmp_path: Path) -> None:
+    await settles(go_agent, tmp_path)

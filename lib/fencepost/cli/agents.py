@@ -91,8 +91,13 @@ def create(
 @agents.command("list")
 def list_agents(
     *,
-    project: ProjectOption = None,
-    every: Annotated[bool, typer.Option("--all", help="Every project of the home.")] = False,
+    project: Annotated[
+        Path | None,
+        typer.Option("--project", metavar="DIR", help="Only the project of this folder; for the operator."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every project of the home: what the operator sees without --project.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """List agents: an agent sees its own project; the operator every project, or that of --project."""

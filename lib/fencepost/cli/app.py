@@ -21,6 +21,7 @@ from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
 from fencepost.cli.release import release
+from fencepost.cli.renew import renew
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.tail import tail
 from fencepost.cli.why import why
@@ -66,6 +67,7 @@ app.command("backup")(backup)
 app.command("restore")(restore)
 app.add_typer(login, name="service")
 agents.command("release")(release)
+agents.command("renew")(renew)
 app.add_typer(agents, name="agent")
 messages.command("tail")(tail)
 app.add_typer(messages, name="message")

@@ -69,6 +69,6 @@ def restore(
         screen.put(f"What stood there is in {done.aside}.")
     screen.put(
         "At their next start the stores take new epochs: receipts and cursors from before are refused, claims that were"
-        " held become uncertain. An agent whose credential is newer than the backup needs a new generation."
+        " held become uncertain. An agent whose credential is newer than the backup needs: fencepost agent renew NAME"
     )
     screen.put("Next: fencepost up")

@@ -52,7 +52,7 @@ def send(
     agent = acting.as_agent()
     ask = pb.SendRequest(target=target, body=read_body(text, stdin=stdin, file=file), idempotency_key=key_or_new(key))
     answer = _admit(agent, ask, lambda mailbox: mailbox.send(ask), target)
-    _show_receipt(answer, answer.record_id, "Information", ask.idempotency_key, as_json=as_json)
+    _show_receipt(answer, answer.record_id, "Information", ask.idempotency_key, given=key is not None, as_json=as_json)
 
 
 @messages.command("followup")
@@ -70,7 +70,7 @@ def followup(
     body = read_body(text, stdin=stdin, file=file)
     ask = pb.RequestRequest(target=target, body=body, idempotency_key=key_or_new(key))
     answer = _admit(agent, ask, lambda mailbox: mailbox.request(ask), target)
-    _show_receipt(answer, answer.request_id, "Request", ask.idempotency_key, as_json=as_json)
+    _show_receipt(answer, answer.request_id, "Request", ask.idempotency_key, given=key is not None, as_json=as_json)
 
 
 @messages.command("reply")
@@ -91,7 +91,14 @@ def reply(
     body = read_body(text, stdin=stdin, file=file)
     ask = pb.ReplyRequest(request_id=request_id, status=STATUSES[status], body=body, idempotency_key=key_or_new(key))
     answer = _admit(agent, ask, lambda mailbox: mailbox.reply(ask), None)
-    _show_receipt(answer, answer.record_id, f"Reply to {answer.request_id}", ask.idempotency_key, as_json=as_json)
+    _show_receipt(
+        answer,
+        answer.record_id,
+        f"Reply to {answer.request_id}",
+        ask.idempotency_key,
+        given=key is not None,
+        as_json=as_json,
+    )
 
 
 def _admit(agent: acting.Acting, ask: Any, mutate: Callable[[Mailbox], Awaitable[Any]], target: str | None) -> Any:
@@ -112,13 +119,17 @@ def _admit(agent: acting.Acting, ask: Any, mutate: Callable[[Mailbox], Awaitable
         raise
 
 
-def _show_receipt(answer: Any, record_id: str, what: str, key: str, *, as_json: bool) -> None:
+def _show_receipt(answer: Any, record_id: str, what: str, key: str, *, given: bool, as_json: bool) -> None:
     if as_json:
         screen.put_json({**plain(answer), "idempotency_key": key})
         return
     name = one_line(answer.recipient.name)
     state = enum_word(answer.DESCRIPTOR.fields_by_name["delivery_state"], answer.delivery_state)
-    stored = "was stored by an earlier call with this key" if answer.duplicate else "is stored"
+    # Without a key of the caller's the same reply is known by its request and content.
+    earlier = (
+        "was stored by an earlier call with this key" if given else "was stored by an earlier call and says the same"
+    )
+    stored = earlier if answer.duplicate else "is stored"
     screen.put(f"{what} for {name} ({answer.recipient.agent_id}) {stored}: {state}.")
     screen.put(f"  {record_id}")
     expectation = EXPECTATIONS.get(answer.recipient_reader)

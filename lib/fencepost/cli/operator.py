@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import asyncio
+import time
+from typing import Annotated, Final
 
 import typer
 
@@ -15,6 +17,10 @@ from fencepost.common.v1 import common_pb2
 from fencepost.errors import Refused
 from fencepost.home import is_uuid
 from fencepost.sessions.v1 import sessions_pb2 as pb
+
+# How long `revoke` waits for the mailbox to confirm.
+ENFORCED_MS_MAX: Final = 2_000
+ENFORCED_POLL_MS: Final = 50
 
 projects = typer.Typer(help="List projects.", no_args_is_help=True)
 credentials = typer.Typer(help="List and revoke credentials.", no_args_is_help=True)
@@ -99,7 +105,17 @@ def revoke(
         raise Refused(
             "invalid_arguments", "that is no UUID; nothing was written", hint="See `fencepost credential list`."
         )
-    answer = acting.call(operator, lambda services: services.sessions.revoke_credential(credential_id))
+
+    async def work(services: acting.Services) -> pb.RevokeCredentialResponse:
+        # The mailbox follows within milliseconds. Revoking what is revoked only asks whether it has.
+        until_s = time.monotonic() + ENFORCED_MS_MAX / 1000
+        answer = await services.sessions.revoke_credential(credential_id)
+        while not answer.enforced and time.monotonic() < until_s:
+            await asyncio.sleep(ENFORCED_POLL_MS / 1000)
+            answer = await services.sessions.revoke_credential(credential_id)
+        return answer
+
+    answer = acting.call(operator, work)
     if as_json:
         screen.put_json(plain(answer))
     elif answer.enforced:

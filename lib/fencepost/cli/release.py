@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
 
 from fencepost import holds
 from fencepost.cli import acting, screen
-from fencepost.cli.agents import ProjectOption
 from fencepost.cli.directory import all_projects, resolve, with_near_miss
 from fencepost.cli.options import AsJson, Target
 from fencepost.cli.plain import one_line
@@ -26,7 +26,12 @@ POLL_MS: Final = 50
 def release(
     target: Target,
     *,
-    project: ProjectOption = None,
+    project: Annotated[
+        Path | None,
+        typer.Option(
+            "--project", metavar="DIR", help="A folder of the agent's project, where the name alone is not exact."
+        ),
+    ] = None,
     timeout_s: Annotated[float, typer.Option("--timeout-s", metavar="S", help="How long to wait.")] = RELEASE_S,
     as_json: AsJson = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -35,21 +36,39 @@ def put_json(fields: Mapping[str, Any]) -> None:
     put(document(fields))
 
 
+# Services speak to agents, whose verbs are the MCP tools; whoever sits at a shell has commands.
+_VERBS: Final = {
+    "send_message": "`fencepost message send`",
+    "followup_task": "`fencepost message followup`",
+    "receive_messages": "`fencepost message receive`",
+    "wait_agent": "`fencepost message wait`",
+    "list_agents": "`fencepost agent list`",
+    "interrupt_agent": "`fencepost message interrupt`",
+}
+_TOOLS: Final = re.compile(rf"(?<![\w`])({'|'.join(_VERBS)})(?![\w`])")
+
+
+def in_commands(hint: str) -> str:
+    """Return a hint with the commands of the shell in place of the tools of MCP."""
+    return _TOOLS.sub(lambda found: _VERBS[found[0]], hint)
+
+
 def put_error(error: FencepostError, *, as_json: bool, extra: Mapping[str, str] | None = None) -> None:
     """Write an error to standard error: for people in sentences, under --json as one document."""
+    hint = in_commands(error.hint)
     if as_json:
         fields = {
             "code": error.reason,
             "message": error.message,
-            "hint": error.hint,
+            "hint": hint,
             "outcome": error.outcome,
             "state": {**error.state, **(extra or {})},
         }
         put(document({"error": fields}), stream=sys.stderr)
         return
     put(f"fencepost: {one_line(error.message)} ({error.reason})", stream=sys.stderr)
-    if error.hint:
-        put(f"  {one_line(error.hint)}", stream=sys.stderr)
+    if hint:
+        put(f"  {one_line(hint)}", stream=sys.stderr)
     for name, value in (extra or {}).items():
         put(f"  {name}: {one_line(value)}", stream=sys.stderr)
 

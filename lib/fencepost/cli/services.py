@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import io
 import time
-from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -18,7 +18,7 @@ from fencepost.cli.options import AsJson
 from fencepost.cli.plain import one_line, plain
 from fencepost.client import Budgets
 from fencepost.errors import FencepostError, Refused, Uncertain
-from fencepost.home import MAILBOX, SERVICES, SESSIONS, Home
+from fencepost.home import MAILBOX, MCP_EDGE, SERVICES, SESSIONS, Home
 
 if TYPE_CHECKING:
     from fencepost.up import Status
@@ -28,6 +28,11 @@ STOP_S_MAX: Final = 600.0
 # A status is a glance: a service that does not answer at once is shown as not answering.
 STATUS_BUDGETS: Final = Budgets(ready_ms=500, call_ms=2_000)
 START: Final = "fencepost up --detach"
+REMEDIES: Final = {
+    "not answering": ": its process hangs, is stopped, or has just ended. Look again; if it stays, `fencepost down`"
+    " and `fencepost up`",
+    "replaced": ": a process that the supervisor did not start has its place. End that process",
+}
 
 
 def up(
@@ -43,6 +48,7 @@ def up(
     from fencepost import up as compose  # noqa: PLC0415 (what only looks or sends loads no supervisor)
 
     acting.refuse_agents()
+    compose.check_services(service or ())
     home = Home.from_environment()
     before = compose.status(home)
     if before.running:
@@ -101,17 +107,21 @@ def status(*, as_json: AsJson = False) -> None:
 
     home = Home.from_environment()
     seen = compose.status(home)
-    described, agents = _ask()
+    now = asyncio.run(_ask(home, seen))
+    described, agents = now.described, now.agents
+    # The supervisor writes what happens to a process; one that hangs has had nothing happen to it.
+    if seen.overall is compose.Overall.READY and any(word != "serving" for word in now.health.values()):
+        seen = replace(seen, overall=compose.Overall.DEGRADED)
     step = next_step(running=seen.running or bool(described), agents=agents)
     if as_json:
         written = {name: value for name, value in seen.to_dict().items() if name != "version"}
-        services = [{**item, "described": described.get(item["name"])} for item in written["services"]]
+        services = [{**item, **now.of(item["name"])} for item in written["services"]]
         named = {item["name"] for item in services}
         alone = [{"name": name, "described": facts} for name, facts in described.items() if name not in named]
         fields = {**written, "services": services + alone, "home": home.text, "agents": agents}
         screen.put_json({**fields, "next_step": step})
     else:
-        _show(home, seen, described, agents, step)
+        _show(home, seen, now, step)
     if not seen.running and not described:
         raise typer.Exit(exits.NOT_RUNNING)
 
@@ -123,36 +133,69 @@ def next_step(*, running: bool, agents: int | None) -> str:
     return "fencepost agent create NAME" if agents == 0 else ""
 
 
-def _ask() -> tuple[dict[str, Any], int | None]:
-    """Return how the services describe themselves, and how many agents there are, as far as they answer now."""
+@dataclass(kw_only=True)
+class Now:
+    """What the services answer now: how they describe themselves, their health, the edge's version, the agents."""
+
+    described: dict[str, Any] = field(default_factory=dict)
+    health: dict[str, str] = field(default_factory=dict)
+    edge_version: str = ""
+    agents: int | None = None
+
+    def version(self, name: str) -> str:
+        """Return the version of a running service, or nothing where it does not tell."""
+        told = self.described.get(name, {}).get("version", "")
+        return str(told) or (self.edge_version if name == MCP_EDGE else "")
+
+    def of(self, name: str) -> dict[str, Any]:
+        """Return what is known of one service, for --json."""
+        facts = {"described": self.described.get(name), "version": self.version(name) or None}
+        return {**facts, "health": self.health.get(name)}
+
+
+async def _ask(home: Home, seen: Status) -> Now:
+    """Return what the services answer now, within the limits of a glance."""
+    from fencepost import up as compose  # noqa: PLC0415 (what only looks or sends loads no supervisor)
+
+    now = Now()
+
+    async def probe() -> None:
+        now.health = await compose.health(home, seen)
+
+    await asyncio.gather(probe(), _greet(home, now), _describe(now))
+    return now
+
+
+async def _greet(home: Home, now: Now) -> None:
+    from fencepost.doctor.look import greet  # noqa: PLC0415 (what only sends need not pay for it)
+
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(STATUS_BUDGETS.ready_ms / 1000):
+            edge, _ = await greet(home)
+            now.edge_version = "" if edge is None else edge.version
+
+
+async def _describe(now: Now) -> None:
     try:
         who = acting.as_whoever()
     except FencepostError:
-        # Without a credential there is nothing to ask with; what the supervisor wrote still shows.
-        return {}, None
+        # Without a credential there is nothing to ask with; health and what the supervisor wrote still show.
+        return
     published = [service for service in SERVICES if who.home.address(service).exists()]
-
-    async def run() -> tuple[dict[str, Any], int | None]:
-        described: dict[str, Any] = {}
-        agents: int | None = None
-        try:
-            async with acting.connected(who, budgets=STATUS_BUDGETS) as services:
-                if SESSIONS in published:
-                    with contextlib.suppress(FencepostError):
-                        described[SESSIONS] = plain(await services.sessions.describe())
-                        agents = len(await all_agents(services.sessions))
-                if MAILBOX in published:
-                    with contextlib.suppress(FencepostError):
-                        described[MAILBOX] = plain(await services.mailbox.describe())
-        except FencepostError:
-            return described, agents
-        return described, agents
-
-    return asyncio.run(run())
+    with contextlib.suppress(FencepostError):
+        async with acting.connected(who, budgets=STATUS_BUDGETS) as services:
+            if SESSIONS in published:
+                with contextlib.suppress(FencepostError):
+                    now.described[SESSIONS] = plain(await services.sessions.describe())
+                    now.agents = len(await all_agents(services.sessions))
+            if MAILBOX in published:
+                with contextlib.suppress(FencepostError):
+                    now.described[MAILBOX] = plain(await services.mailbox.describe())
 
 
-def _show(home: Home, seen: Status, described: Mapping[str, Any], agents: int | None, step: str) -> None:
+def _show(home: Home, seen: Status, now: Now, step: str) -> None:
     now_ms = int(time.time() * 1000)
+    described, agents = now.described, now.agents
     if seen.running:
         since = f", for {screen.span(now_ms - seen.started_at_ms)}" if seen.started_at_ms else ""
         screen.put(f"{home.text}: {seen.overall.value} (supervisor {seen.pid}{since})")
@@ -162,38 +205,41 @@ def _show(home: Home, seen: Status, described: Mapping[str, Any], agents: int | 
         screen.put(f"{home.text}: not running")
     if seen.problem:
         screen.put(f"Problem: {one_line(seen.problem)}")
+    for name, word in now.health.items():
+        if word != "serving":
+            screen.put(f"Problem: {name} is {word}{REMEDIES.get(word, '')}")
     if seen.services or described:
-        screen.put("\n" + services_table(seen, described, now_ms))
+        screen.put("\n" + services_table(seen, now, now_ms))
     if agents:
         screen.put(f"\n{agents} agent{'' if agents == 1 else 's'}: fencepost agent list")
     if step:
         screen.put(f"\n{'No agents yet. ' if agents == 0 else ''}Next: {step}")
 
 
-def services_table(seen: Status, described: Mapping[str, Any], now_ms: int) -> str:
+def services_table(seen: Status, now: Now, now_ms: int) -> str:
     """Return the services for people."""
     columns = [
         screen.Column(title=title) for title in ("SERVICE", "STATE", "PID", "FOR", "RESTARTS", "VERSION", "EPOCH")
     ]
     rows = []
     for item in seen.services:
-        facts = described.get(item.name, {})
+        word = now.health.get(item.name, "serving")
         rows.append(
             [
                 item.name,
-                item.phase.value.replace("_", " "),
+                item.phase.value.replace("_", " ") if word == "serving" else word,
                 str(item.pid or "-"),
                 screen.span(max(0, now_ms - item.since_ms)),
                 str(item.restarts),
-                facts.get("version", "-"),
-                facts.get("epoch", "-"),
+                now.version(item.name) or "-",
+                now.described.get(item.name, {}).get("epoch", "-"),
                 item.last_end,
             ]
         )
     supervised = {item.name for item in seen.services}
     rows += [
         [name, "answers", "-", "-", "-", facts["version"], facts["epoch"], ""]
-        for name, facts in described.items()
+        for name, facts in now.described.items()
         if name not in supervised
     ]
     if not any(row[-1] for row in rows):

@@ -10,9 +10,22 @@ from collections.abc import Sequence
 from fencepost.home import Home
 from fencepost.up.control import StopResult, status, stop
 from fencepost.up.report import Overall, Phase, ServiceStatus, Status
-from fencepost.up.table import TABLE, Row
+from fencepost.up.table import TABLE, Row, check_services
 
-__all__ = ["TABLE", "Overall", "Phase", "Row", "ServiceStatus", "Status", "StopResult", "run", "status", "stop"]
+__all__ = [
+    "TABLE",
+    "Overall",
+    "Phase",
+    "Row",
+    "ServiceStatus",
+    "Status",
+    "StopResult",
+    "check_services",
+    "health",
+    "run",
+    "status",
+    "stop",
+]
 
 
 def run(
@@ -23,3 +36,10 @@ def run(
     from fencepost.up import start  # noqa: PLC0415
 
     return start.run(home, detach=detach, services=services, table=table)
+
+
+async def health(home: Home, seen: Status) -> dict[str, str]:
+    """Ask each service that a status calls ready how it is now. See fencepost.up.asking.health."""
+    from fencepost.up import asking  # noqa: PLC0415
+
+    return await asking.health(home, seen)

@@ -121,7 +121,13 @@ def _detached(home: Home, services: Sequence[str] | None, table: Sequence[Row]) 
         say(f"{', '.join(service.name for service in found.services)} are ready (process {pid}). Log: {log}")
         return 0
     if waited is _Waited.GONE:
-        say(f"not started. {found.problem or 'The reason is in the log'}. Log: {log}")
+        # A problem that a service has names that service's own log.
+        why = found.problem.rstrip(".")
+        say(
+            f"not started. {why}."
+            if "Log: " in why
+            else f"not started. {why or 'The reason is in the log'}. Log: {log}"
+        )
         return EXIT_FAILED
     gone = _end(pid)
     left = "everything was stopped again" if gone else f"process {pid} was told to stop"

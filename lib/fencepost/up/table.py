@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from fencepost.errors import Refused
-from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
+from fencepost.home import MAILBOX, MCP_EDGE, SERVICES, SESSIONS
 
 READY_MS_MAX: Final = 30_000
 
@@ -55,15 +55,21 @@ def plan(table: Sequence[Row], *, chosen: Sequence[str] | None, installed: Calla
     return tuple(ordered.values())
 
 
+def check_services(chosen: Sequence[str], known: Sequence[str] = SERVICES) -> None:
+    """Refuse names of services that do not exist."""
+    for name in chosen:
+        if name not in known:
+            raise Refused(
+                "unknown_service",
+                f"there is no service {name!r}; nothing was started",
+                hint=f"Known are: {', '.join(known)}.",
+            )
+
+
 def _place(name: str, rows: dict[str, Row], ordered: dict[str, Row], *, path: tuple[str, ...]) -> None:
     if name in ordered:
         return
-    if name not in rows:
-        raise Refused(
-            "unknown_service",
-            f"there is no service {name!r}; nothing was started",
-            hint=f"Known are: {', '.join(rows)}.",
-        )
+    check_services([name], list(rows))
     if name in path:
         raise ValueError(f"services wait for each other: {' -> '.join((*path, name))}")
     for needed in rows[name].after:

@@ -17,6 +17,7 @@ from fencepost_mailbox.directory import Unreachable
 from fencepost_mailbox.domain.deletion import ERASED_ROWS_MAX, ERASURE_PAUSE_MS, Phase, Tombstone
 from fencepost_mailbox.store.protocol import Store
 from fencepost_mailbox.usecases.delete import Erasing, Finishing
+from fencepost_mailbox.usecases.ports import Mint
 
 DELETIONS_OF_A_ROUND_MAX: Final = 100
 TRY_AGAIN_MS_MIN: Final = 100
@@ -44,7 +45,10 @@ class FinishingPort(Protocol):
 class Eraser:
     """Everything that remains to be done for deleted agents. Lives on the event loop."""
 
-    def __init__(self, *, store: Store, sessions: FinishingPort, clock: Clock, epoch: Callable[[], str]) -> None:
+    def __init__(
+        self, *, store: Store, sessions: FinishingPort, clock: Clock, mint: Mint, epoch: Callable[[], str]
+    ) -> None:
+        self._mint = mint
         self._store = store
         self._sessions = sessions
         self._clock = clock
@@ -81,9 +85,13 @@ class Eraser:
                 whole = False
         return whole
 
+    async def _erase(self, tombstone: Tombstone) -> bool:
+        erasing = Erasing(tombstone=tombstone, rows=ERASED_ROWS_MAX, seed=self._mint.new(), now_ms=self._clock.now_ms())
+        return await self._store.submit(erasing)
+
     async def _carry(self, tombstone: Tombstone) -> None:
         if tombstone.phase is Phase.ERASING:
-            while not await self._store.submit(Erasing(tombstone=tombstone, rows=ERASED_ROWS_MAX)):
+            while not await self._erase(tombstone):
                 if faults.ARMED:
                     faults.hit(CHUNK)
                 await self._clock.sleep(ERASURE_PAUSE_MS / 1000)

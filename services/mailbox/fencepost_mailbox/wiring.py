@@ -101,7 +101,9 @@ class Mailbox:
         self.work = WorkWatch(self.store)
         self.reads = Reads(self.store, self.waits)
         mint = IdMint(now_ms=clock.now_ms)
-        self.eraser = Eraser(store=self.store, sessions=sessions, clock=clock, epoch=lambda: self.mirror.position.epoch)
+        self.eraser = Eraser(
+            store=self.store, sessions=sessions, clock=clock, mint=mint, epoch=lambda: self.mirror.position.epoch
+        )
         self.mirror = Mirror(
             store=self.store, sessions=sessions, clock=clock, mint=mint, on_closed=self.eraser.news.set
         )

@@ -72,7 +72,7 @@ def closed(folder: Path) -> Path:
     return folder / "home"
 
 
-KINDS = {
+KINDS: dict[Callable[[Path], Path], str] = {
     a_file: "not a folder",
     below_a_file: "below a file",
     a_loop: "a loop of links",

@@ -384,3 +384,29 @@ async def test_a_whole_directory_that_does_not_name_an_agent_closes_nothing(desk
     assert desk.store.tombstones() == []
     assert desk.store.directory()[0] == DirectoryPosition(epoch="epoch-1", revision=5)
     assert len(rows(path)["record"]) == 1
+
+
+# --- more than one transaction may settle -----------------------------------------------------------------------------
+
+
+@pytest.mark.requirement("mailbox.closing-is-bounded")
+@pytest.mark.parametrize(("requests", "left"), [(3, 0), (4, 0), (5, 1), (9, 5)])
+async def test_what_is_beyond_one_transaction_is_settled_before_anything_is_erased(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, requests: int, left: int
+) -> None:
+    monkeypatch.setattr("fencepost_mailbox.usecases.delete.CLOSED_REQUESTS_MAX", 4)
+    to_it = [await desk.request("ann", "bob") for _ in range(requests - 1)]
+    from_it = await desk.request("bob", "cyd")
+    await desk.delete("bob")
+    assert await reason_of(desk.send("ann", "bob")) == "agent_deleted", "closed all the same"
+    asked = [*to_it, from_it]
+    assert sum(desk.now(record).answer is Answer.OPEN for record in asked) == left
+    if left:
+        desk.woken.clear()
+        assert not await desk.erase("bob", 1)
+        assert len(desk.store.read.received(DELETED, 2**62, 100)) == len(to_it), "nothing is removed before"
+        assert desk.woken
+    while not await desk.erase("bob", 2):
+        pass
+    assert len((await desk.receive("ann")).records) == len(to_it), "each requester has its answer"
+    assert desk.now(from_it).answer is Answer.WITHDRAWN

@@ -103,7 +103,7 @@ WALKS = {
     "ALL_CREDENTIALS": "everything is meant, once a start",
     "ALL_META": "everything is meant, once a start",
     "ALL_TOMBSTONES": "everything is meant, once a start",
-    "ALL_OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
+    "OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
     "UNFINISHED_DELETIONS": "the partial index holds unfinished deletions only, and every one of them is meant",
 }
 STATEMENTS = {name: text for name, text in vars(sqlite_statements).items() if name.isupper()}
@@ -128,7 +128,7 @@ def test_a_statement_searches_an_index_or_is_a_walk_with_a_reason(schema: sqlite
 def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqlite3.Connection) -> None:
     assert set(WALKS) <= set(STATEMENTS)
     assert plan(schema, STATEMENTS["ACCEPTED_BY_DISPATCHER"])[0] == "SCAN record USING INDEX record_open"
-    assert plan(schema, STATEMENTS["ALL_OPEN_OF_SENDER"]) == ["SCAN record USING INDEX record_open"]
+    assert plan(schema, STATEMENTS["OPEN_OF_SENDER"]) == ["SCAN record USING INDEX record_open"]
     assert plan(schema, STATEMENTS["UNFINISHED_DELETIONS"]) == ["SCAN tombstone USING INDEX tombstone_unfinished"]
     assert plan(schema, STATEMENTS["EXTEND_HELD"]) == ["SCAN claim USING INDEX claim_held_expiry"]
     for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE"):

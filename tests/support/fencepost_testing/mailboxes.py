@@ -510,7 +510,9 @@ class Desk:
     async def erase(self, name: str, rows: int = ERASED_ROWS_MAX) -> bool:
         """Erase a chunk of a deleted agent's mail; True where nothing is left."""
         (tombstone,) = (one for one in self.store.tombstones() if one.agent_id == id16(name))
-        return await self.store.submit(delete.Erasing(tombstone=tombstone, rows=rows))
+        return await self.store.submit(
+            delete.Erasing(tombstone=tombstone, rows=rows, seed=self.mint.new(), now_ms=self.clock.now_ms())
+        )
 
     def now(self, record: Record) -> Record:
         """A record as it stands now."""

@@ -90,7 +90,9 @@ class World:
         self.desk = desk
         self.sessions = FakeSessions()
         self.clock = VirtualClock()
-        self.eraser = Eraser(store=desk.store, sessions=self.sessions, clock=self.clock, epoch=lambda: EPOCH)
+        self.eraser = Eraser(
+            store=desk.store, sessions=self.sessions, clock=self.clock, mint=CountingMint(5000), epoch=lambda: EPOCH
+        )
         self.mirror = Mirror(
             store=desk.store,
             sessions=self.sessions,

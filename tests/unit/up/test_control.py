@@ -109,3 +109,34 @@ def test_a_supervisor_that_cannot_be_named_is_not_signalled_and_the_stop_says_so
     result = up.stop(home, 0.2)
     lock.release()
     assert (result.was_running, result.stopped, result.pid) == (True, False, None)
+
+
+@pytest.mark.requirement("cli.status-asks-now")
+async def test_a_service_whose_lock_another_process_holds_is_called_replaced(home: Home) -> None:
+    lock = OwnerLock(home.lock("mailbox"))
+    assert lock.acquire() is None
+    try:
+        assert await up.health(home, STATUS) == {"mailbox": "replaced"}
+    finally:
+        lock.release()
+
+
+@pytest.mark.requirement("cli.status-asks-now")
+@pytest.mark.parametrize("address", [None, "unix:/nowhere/at/all", "nonsense"])
+async def test_a_service_that_cannot_be_asked_is_not_answering(home: Home, address: str | None) -> None:
+    if address is not None:
+        home.address("mailbox").write_text(address)
+    ours = replace(STATUS, services=(replace(STATUS.services[0], pid=os.getpid()),))
+    lock = OwnerLock(home.lock("mailbox"))
+    assert lock.acquire() is None
+    try:
+        assert await up.health(home, ours) == {"mailbox": "not answering"}
+    finally:
+        lock.release()
+    assert await up.health(home, ours) == {"mailbox": "not answering"}
+
+
+@pytest.mark.requirement("cli.status-asks-now")
+async def test_only_services_that_are_called_ready_are_asked(home: Home) -> None:
+    starting = replace(STATUS, services=(replace(STATUS.services[0], phase=Phase.STARTING),))
+    assert await up.health(home, starting) == {}

@@ -15,6 +15,9 @@ from fencepost_mailbox.domain.answers import AnswerEvent
 from fencepost_mailbox.domain.refusals import AgentDeleted
 from fencepost_mailbox.domain.values import Delivery, Record
 
+# Open requests that are settled in the transaction that closes an agent's mail. There are hardly ever as many; what is
+# beyond is settled by the erasure, chunk by chunk, before anything is removed: nobody waits long for one transaction.
+CLOSED_REQUESTS_MAX: Final = 2000
 # Rows (records with their facts and claims, or keys) that one transaction of the erasure removes.
 ERASED_ROWS_MAX: Final = 200
 # Between two chunks, so that whoever sends meanwhile waits for one chunk at most.

@@ -258,12 +258,12 @@ class Transaction(Queries, Protocol):
         """Write when an agent read its mailbox."""
         ...
 
-    def open_of_recipient(self, recipient: bytes) -> list[Record]:
-        """Return every open request that an agent was sent, in order."""
+    def open_of_recipient(self, recipient: bytes, limit: int) -> list[Record]:
+        """Return up to `limit` open requests that an agent was sent, in order."""
         ...
 
-    def open_of_sender(self, sender: bytes) -> list[Record]:
-        """Return every open request that an agent sent."""
+    def open_of_sender(self, sender: bytes, limit: int) -> list[Record]:
+        """Return up to `limit` open requests that an agent sent."""
         ...
 
     def put_tombstone(self, tombstone: Tombstone) -> None:

@@ -391,13 +391,13 @@ class SqliteTransaction(SqliteQueries):
             },
         )
 
-    def open_of_recipient(self, recipient: bytes) -> list[Record]:
+    def open_of_recipient(self, recipient: bytes, limit: int) -> list[Record]:
         """See Transaction."""
-        return [record_from_row(row) for row in self._all(sql.ALL_OPEN_OF_RECIPIENT, recipient=recipient)]
+        return [record_from_row(row) for row in self._all(sql.OPEN_OF_RECIPIENT, recipient=recipient, limit=limit)]
 
-    def open_of_sender(self, sender: bytes) -> list[Record]:
+    def open_of_sender(self, sender: bytes, limit: int) -> list[Record]:
         """See Transaction."""
-        return [record_from_row(row) for row in self._all(sql.ALL_OPEN_OF_SENDER, sender=sender)]
+        return [record_from_row(row) for row in self._all(sql.OPEN_OF_SENDER, sender=sender, limit=limit)]
 
     def erase_received(self, recipient: bytes, limit: int) -> int:
         """See Transaction."""

@@ -187,18 +187,18 @@ SELECT tombstone.sequence FROM tombstone ORDER BY tombstone.sequence DESC LIMIT 
 UNFINISHED_DELETIONS: Final = """\
 SELECT tombstone.agent_id, tombstone.project_id, tombstone.phase, tombstone.closed_at_ms, tombstone.sequence FROM
 tombstone WHERE tombstone.phase < 3 ORDER BY tombstone.agent_id LIMIT :limit OFFSET 0"""
-ALL_OPEN_OF_RECIPIENT: Final = """\
+OPEN_OF_RECIPIENT: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body FROM record WHERE record.recipient = :recipient AND
-record.answer = 1 ORDER BY record.position"""
-ALL_OPEN_OF_SENDER: Final = """\
+record.answer = 1 ORDER BY record.position LIMIT :limit OFFSET 0"""
+OPEN_OF_SENDER: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body FROM record INDEXED BY record_open WHERE record.sender =
-:sender AND record.answer = 1"""
+:sender AND record.answer = 1 LIMIT :limit OFFSET 0"""
 RECEIVED_IDS: Final = """\
 SELECT record.sequence, record.record_id FROM record WHERE record.recipient = :recipient LIMIT :limit OFFSET 0"""
 ERASE_FACTS: Final = """\

@@ -284,11 +284,17 @@ UNFINISHED_DELETIONS = _sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
-ALL_OPEN_OF_RECIPIENT = _sqlite(select(RECORD).where(R.recipient == bindparam("recipient"), _OPEN).order_by(R.position))
-ALL_OPEN_OF_SENDER = _sqlite(
+OPEN_OF_RECIPIENT = _sqlite(
+    select(RECORD)
+    .where(R.recipient == bindparam("recipient"), _OPEN)
+    .order_by(R.position)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+OPEN_OF_SENDER = _sqlite(
     # Through the few open requests, not through everything that the agent ever sent.
     # SQLAlchemy renders no hint for this dialect.
-    select(RECORD).where(R.sender == bindparam("sender"), _OPEN)
+    select(RECORD).where(R.sender == bindparam("sender"), _OPEN).limit(bindparam("limit")).offset(_ZERO)
 ).replace("FROM record", "FROM record INDEXED BY record_open")
 RECEIVED_IDS = _sqlite(
     select(R.sequence, R.record_id).where(R.recipient == bindparam("recipient")).limit(bindparam("limit")).offset(_ZERO)

@@ -11,6 +11,7 @@ from fencepost_mailbox.domain.answers import settle
 from fencepost_mailbox.domain.deletion import (
     ABANDONED,
     ANSWERED_FOR,
+    CLOSED_REQUESTS_MAX,
     HOST_NOTICE,
     HOST_REPLY,
     SIGHT_LOST,
@@ -29,37 +30,18 @@ from fencepost_mailbox.usecases.ports import lose_sight
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Closing:
-    """An agent whose mail is to be closed; `seed` is an id minted for it, of which the host's records take theirs."""
+class Settling:
+    """Settles open requests to and from a deleted agent; of `seed`, a minted id, the host's records take theirs."""
 
     agent_id: bytes
-    project_id: bytes
     seed: bytes
     now_ms: int
 
-    def write(self, tx: Transaction) -> tuple[bytes, ...]:
-        """Close the mail in this transaction and return the agents that it concerns; none where it was closed before.
-
-        What it held uncertain becomes known to nobody, what it was asked is answered as failed by the host, what it
-        asked is taken back or closed with a notice, and a tombstone refuses everything that comes later.
-        """
-        if tx.deleted(self.agent_id):
-            return ()
-        for claim in tx.held_claims(recipient=self.agent_id):
-            lose_sight(tx, claim, evidence=SIGHT_LOST, now_ms=self.now_ms)
-        concerned = [self.agent_id]
-        concerned += [self._answer(tx, request) for request in tx.open_of_recipient(self.agent_id)]
-        concerned += [self._end(tx, request) for request in tx.open_of_sender(self.agent_id)]
-        tx.put_tombstone(
-            Tombstone(
-                agent_id=self.agent_id,
-                project_id=self.project_id,
-                phase=Phase.ERASING,
-                closed_at_ms=self.now_ms,
-                sequence=tx.next_sequence(self.project_id),
-            )
-        )
-        return tuple(dict.fromkeys(concerned))
+    def write(self, tx: Transaction, limit: int) -> list[bytes]:
+        """Settle up to `limit` and return whom each concerns."""
+        concerned = [self._answer(tx, request) for request in tx.open_of_recipient(self.agent_id, limit)]
+        sent = tx.open_of_sender(self.agent_id, limit - len(concerned)) if len(concerned) < limit else []
+        return concerned + [self._end(tx, request) for request in sent]
 
     def _answer(self, tx: Transaction, request: Record) -> bytes:
         if request.sender is None:
@@ -99,6 +81,39 @@ class Closing:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Closing:
+    """An agent whose mail is to be closed; `seed` is an id minted for it."""
+
+    agent_id: bytes
+    project_id: bytes
+    seed: bytes
+    now_ms: int
+
+    def write(self, tx: Transaction) -> tuple[bytes, ...]:
+        """Close the mail in this transaction and return the agents that it concerns; none where it was closed before.
+
+        What it held uncertain becomes known to nobody, what it was asked is answered as failed by the host, what it
+        asked is taken back or closed with a notice, and a tombstone refuses everything that comes later.
+        """
+        if tx.deleted(self.agent_id):
+            return ()
+        for claim in tx.held_claims(recipient=self.agent_id):
+            lose_sight(tx, claim, evidence=SIGHT_LOST, now_ms=self.now_ms)
+        settling = Settling(agent_id=self.agent_id, seed=self.seed, now_ms=self.now_ms)
+        concerned = [self.agent_id, *settling.write(tx, CLOSED_REQUESTS_MAX)]
+        tx.put_tombstone(
+            Tombstone(
+                agent_id=self.agent_id,
+                project_id=self.project_id,
+                phase=Phase.ERASING,
+                closed_at_ms=self.now_ms,
+                sequence=tx.next_sequence(self.project_id),
+            )
+        )
+        return tuple(dict.fromkeys(concerned))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Erasing:
     """One chunk of the erasure of what a deleted agent was sent, and of everything that was kept about it.
 
@@ -107,19 +122,25 @@ class Erasing:
 
     tombstone: Tombstone
     rows: int
+    seed: bytes
+    now_ms: int
 
     def apply(self, tx: Transaction) -> Applied[bool]:
-        """Remove at most `rows` records or keys; True where the erasure has ended, and is noted so."""
+        """Settle or remove at most `rows` requests, records or keys; True where the erasure has ended, noted so."""
         agent_id = self.tombstone.agent_id
-        erased = tx.erase_received(agent_id, self.rows)
-        erased += tx.erase_keys(agent_id, self.rows - erased) if erased < self.rows else 0
-        ended = erased < self.rows
+        settling = Settling(agent_id=agent_id, seed=self.seed, now_ms=self.now_ms)
+        concerned = settling.write(tx, self.rows)
+        done = len(concerned)
+        done += tx.erase_received(agent_id, self.rows - done) if done < self.rows else 0
+        done += tx.erase_keys(agent_id, self.rows - done) if done < self.rows else 0
+        ended = done < self.rows
         if ended:
             tx.erase_lives(agent_id)
         # Also for a chunk that is not the last: what it removed may have held the newest number.
         phase = Phase.ERASED if ended else Phase.ERASING
         tx.put_tombstone(replace(self.tombstone, phase=phase, sequence=tx.next_sequence(self.tombstone.project_id)))
-        return Applied(value=ended)
+        told = tuple(dict.fromkeys(concerned))
+        return Applied(value=ended, wakes=told, work=told)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

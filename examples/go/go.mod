@@ -1,0 +1,3 @@
+module fencepost.example/agent
+
+go 1.19
