@@ -350,8 +350,8 @@ def _replacement(name: str) -> str:
             " is worthless after that."
         )
     return (
-        f"Run: chmod 600 '{name}'. If somebody else may have read it: `fencepost credential list` shows its UUID, then"
-        " `fencepost credential revoke UUID`, and `fencepost down` and `fencepost up` write a new one."
+        f"Run: chmod 600 '{name}'. If somebody else may have read it: `fencepost credential list` shows its UUID, and"
+        " `fencepost credential revoke UUID` replaces it at once."
     )
 
 

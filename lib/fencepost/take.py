@@ -62,17 +62,27 @@ async def take(sessions: Sessions, *, name: str, location: Location, workspace: 
 
 
 async def find(sessions: Sessions, *, name: str, location: Location) -> pb.Agent | None:
-    """Return the agent of exactly this name in the project of `location`, or None. Creates nothing."""
+    """Return the agent of exactly this name in the project of `location`, or None. Creates nothing.
+
+    Refuses one that is being deleted: its name belongs to nobody else until that has ended.
+    """
     projects = {project.location: project.project_id for project in await all_projects(sessions)}
     if location.path not in projects:
         return None
     ask = pb.GetAgentRequest(target=name, project_id=projects[location.path])
     try:
-        return (await sessions.get_agent(ask)).agent
+        agent = (await sessions.get_agent(ask)).agent
     except Refused as refused:
         if refused.reason != "not_found":
             raise
         return None
+    if agent.state == pb.AGENT_STATE_DELETING:
+        raise Refused(
+            "agent_deleted",
+            f"the agent {name} is being deleted; nothing was sent and nothing was created",
+            hint="Use another name, or this one a minute after the deletion has ended.",
+        )
+    return agent
 
 
 async def agree(sessions: Sessions, mine: Sessions, identity: Identity, *, name: str, location: Location) -> pb.Agent:

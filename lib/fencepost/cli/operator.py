@@ -106,16 +106,19 @@ def revoke(
             "invalid_arguments", "that is no UUID; nothing was written", hint="See `fencepost credential list`."
         )
 
-    async def work(services: acting.Services) -> pb.RevokeCredentialResponse:
+    async def confirmed(services: acting.Services) -> pb.RevokeCredentialResponse:
         # The mailbox follows within milliseconds. Revoking what is revoked only asks whether it has.
         until_s = time.monotonic() + ENFORCED_MS_MAX / 1000
-        answer = await services.sessions.revoke_credential(credential_id)
-        while not answer.enforced and time.monotonic() < until_s:
-            await asyncio.sleep(ENFORCED_POLL_MS / 1000)
+        while True:
             answer = await services.sessions.revoke_credential(credential_id)
-        return answer
+            if answer.enforced or time.monotonic() >= until_s:
+                return answer
+            await asyncio.sleep(ENFORCED_POLL_MS / 1000)
 
-    answer = acting.call(operator, work)
+    answer = acting.call(operator, lambda services: services.sessions.revoke_credential(credential_id))
+    if not answer.enforced:
+        # Read anew: it may have been the operator's own, which is replaced in its file before the answer.
+        answer = acting.call(acting.as_operator(), confirmed)
     if as_json:
         screen.put_json(plain(answer))
     elif answer.enforced:

@@ -19,7 +19,8 @@ Key = Annotated[
     typer.Option(
         "--idempotency-key",
         metavar="KEY",
-        help="Repeating a command with the same key and content answers the first receipt; 1 to 256 bytes.",
+        help="Repeating a command with the same key and content answers the first receipt; 1 to 256 bytes of printable"
+        " text.",
     ),
 ]
 Text = Annotated[str | None, typer.Argument(metavar="[TEXT]", help="The text, unless --stdin or --file gives it.")]

@@ -269,11 +269,15 @@ def list_result(
 ) -> Payload:
     """Return the agents of list_agents in name order, as many as fit into `bytes_max`; at least one where there is any.
 
+    Agents that are being deleted are left out: what is sent to one is refused.
+
     `known` is None where the mailbox could not be asked; `more` where sessions has further agents.
     """
     listed: list[Payload] = []
     size = 0
     for agent in agents:
+        if agent.state == sessions.AGENT_STATE_DELETING:
+            continue
         reading = None if known is None else known.get(agent.agent_id)
         entry = _listed(agent, presence_of(reading, now_ms=now_ms), reading, own_id=own_id)
         size += len(encoded(entry).encode())

@@ -27,6 +27,20 @@ def test_a_renewed_agent_acts_with_its_new_credential_and_the_old_one_is_fenced(
     assert (again["generation"], again["duplicate"]) == (2, True)
 
 
+def test_an_operator_revokes_its_own_credential_and_goes_on_with_the_one_that_replaced_it(people: People) -> None:
+    listed = people.operator("credential", "list", "--json").document["credentials"]
+    own = next(item["credential_id"] for item in listed if item["role"] == "operator")
+    path = people.services.home.operator_credential
+    before = path.read_text()
+    path.chmod(0o644)
+    refused = people.operator("agent", "list", "--json")
+    assert (refused.error["code"], "chmod 600" in refused.error["hint"]) == ("credential_unsafe", True)
+    path.chmod(0o600)
+    assert people.operator("credential", "revoke", own, "--json").document["enforced"]
+    assert path.read_text() != before
+    assert people.operator("agent", "list", "--json").code == 0
+
+
 def test_a_revocation_is_said_to_be_enforced_once_it_is(people: People) -> None:
     listed = people.operator("credential", "list", "--agent", "ada", "--json").document["credentials"]
     revoked = people.operator("credential", "revoke", listed[0]["credential_id"], "--json").document

@@ -224,7 +224,9 @@ def test_a_detached_start_that_fails_says_why_and_where_the_log_is(compose: Up) 
     assert code == 1
     assert "not started. alpha exited with 78 before it was ready" in output
     assert "no room" in output
-    assert f"Log: {compose.home.log('up')}" in output
+    assert f"Log: {compose.home.log('alpha')}" in output
+    # One log, the one that says most, and no sentence with two ends.
+    assert (output.count("Log: "), ".." in output) == (1, False)
     assert not up.status(compose.home).running
     assert not any(is_alive(pid) for pid in compose.pids())
 

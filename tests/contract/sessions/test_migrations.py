@@ -11,6 +11,7 @@ from sqlalchemy import create_engine
 
 from fencepost_kit.refusal import Refusal
 from fencepost_kit.sqlite import load_migrations, statements_of
+from fencepost_sessions.domain.agents import AgentState
 from fencepost_sessions.store.sqlite import _STATEMENTS, MIGRATIONS_PACKAGE, SqliteStore
 from fencepost_sessions.store.tables import Table
 
@@ -130,3 +131,27 @@ async def test_a_closed_store_refuses_to_be_read(tmp_path: Path) -> None:
     with pytest.raises(Refusal) as refused:
         store.read(lambda reading: reading.directory())
     assert refused.value.reason == "storage_error"
+
+
+@pytest.mark.requirement("sessions.migrations-and-tables-agree")
+async def test_agents_of_a_database_from_before_deletion_are_active(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    connection = sqlite3.connect(path)
+    for statement in statements_of(load_migrations(MIGRATIONS_PACKAGE)[0].script):
+        connection.execute(statement)
+    connection.execute("INSERT INTO directory VALUES (1, ?, 7, 0)", (bytes(16),))
+    connection.execute("INSERT INTO project VALUES (1, ?, 2, '/w', 'w', 1)", (b"p" * 16,))
+    connection.execute("INSERT INTO agent VALUES (?, ?, 'ann', 'ann', 1, '', '', 3, 1, 7)", (b"a" * 16, b"p" * 16))
+    connection.execute("PRAGMA user_version = 1")
+    connection.commit()
+    connection.close()
+    path.chmod(0o600)
+    store = store_at(path)
+    await store.start()
+    try:
+        assert store.schema_version == len(load_migrations(MIGRATIONS_PACKAGE))
+        agent = store.read(lambda reading: reading.agent(b"a" * 16))
+        assert agent is not None
+        assert (agent.name, agent.generation, agent.state) == ("ann", 3, AgentState.ACTIVE)
+    finally:
+        await store.close()

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fencepost import holds
 from fencepost.errors import FencepostError, Refused
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost_kit import faults
@@ -47,6 +48,8 @@ async def test_a_deleting_agent_has_no_credential_and_no_file_and_is_shown_as_de
     agent = await running.create("ann")
     await running.begin(agent)
     token, before = running.token_of(agent), await revision_of(running)
+    hold = holds.take(str(running.home.agent_folder(agent.agent_id)), version="1")
+    assert isinstance(hold, holds.Hold)
     answer = await delete(running, agent)
     assert (answer.duplicate, answer.finished, answer.agent.state) == (False, False, pb.AGENT_STATE_DELETING)
     assert answer.agent.revision == before + 1 == await revision_of(running)
@@ -54,6 +57,7 @@ async def test_a_deleting_agent_has_no_credential_and_no_file_and_is_shown_as_de
     assert not (await running.operator("ListCredentials", credentials)).credentials
     assert (await refusal_of(running.with_token(token)("GetCaller", pb.GetCallerRequest()))).reason == "unauthenticated"
     assert not running.home.agent_folder(agent.agent_id).exists()
+    hold.let_go()
     assert (await show(running, "ann")).state == pb.AGENT_STATE_DELETING
     assert [one.state for one in (await running.operator("ListAgents", pb.ListAgentsRequest())).agents] == [
         pb.AGENT_STATE_DELETING

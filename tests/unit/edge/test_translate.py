@@ -245,6 +245,16 @@ def test_a_listing_is_cut_at_its_budget_and_says_so() -> None:
     assert translate.list_result([], {}, own_id="", now_ms=0, bytes_max=1, more=False)["agents"] == []
 
 
+def test_an_agent_that_is_being_deleted_is_not_offered_as_a_target() -> None:
+    agents = [
+        sessions.Agent(agent_id="u-1", name="ann", state=sessions.AGENT_STATE_DELETING),
+        sessions.Agent(agent_id="u-2", name="bob", state=sessions.AGENT_STATE_ACTIVE),
+        sessions.Agent(agent_id="u-3", name="cyd"),
+    ]
+    payload = translate.list_result(agents, {}, own_id="", now_ms=0, bytes_max=10_000, more=False)
+    assert [agent["name"] for agent in payload["agents"]] == ["bob", "cyd"]
+
+
 def test_a_payload_is_encoded_without_loss() -> None:
     payload = {"message": "漢\0\u2028\U0001f9ea"}
     assert json.loads(encoded(payload)) == payload
