@@ -294,7 +294,7 @@ async def test_whoever_does_not_speak_mutual_tls_gets_no_byte(
         (":7443", ("127.0.0.1", 7443)),
         ("localhost:1", ("127.0.0.1", 1)),
         ("[::1]:65535", ("::1", 65_535)),
-        ("10.0.0.7:7443", ("10.0.0.7", 7443)),
+        ("192.0.2.7:7443", ("192.0.2.7", 7443)),
     ],
 )
 def test_a_port_alone_means_loopback(text: str, found: tuple[str, int]) -> None:

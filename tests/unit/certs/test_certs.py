@@ -25,7 +25,7 @@ def home() -> Iterator[Home]:
 def kept() -> Iterator[Home]:
     """A home with an authority, for tests that add to it only."""
     with short_home() as made:
-        certs.init(made, hosts=["10.0.0.7", "mail.example"])
+        certs.init(made, hosts=["192.0.2.7", "mail.example"])
         yield made
 
 
@@ -158,7 +158,7 @@ def test_the_commands_make_show_and_take_back(
     monkeypatch.setenv("FENCEPOST_HOME", home.text)
     for variable in ("FENCEPOST_SESSION_ID", "FENCEPOST_CREDENTIAL_FILE"):
         monkeypatch.delenv(variable, raising=False)
-    assert main(["certs", "init", "--host", "10.0.0.7"]) == 0
+    assert main(["certs", "init", "--host", "192.0.2.7"]) == 0
     assert "Next: fencepost certs issue NAME" in capsys.readouterr().out
     assert main(["certs", "issue", "laptop", "--days", "7", "--json"]) == 0
     issued = json.loads(capsys.readouterr().out)

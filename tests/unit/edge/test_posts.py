@@ -32,7 +32,7 @@ def test_this_machine_may_be_asked_for_by_its_own_names(host: str) -> None:
 @pytest.mark.requirement("http.web-pages-are-kept-out")
 @pytest.mark.parametrize(
     "host",
-    [None, "", "evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.", "127.0.0.1:x", "10.0.0.1"],
+    [None, "", "evil.example", "evil.example:8080", "127.0.0.1.evil.example", "localhost.", "127.0.0.1:x", "192.0.2.1"],
 )
 def test_another_host_is_refused(host: str | None) -> None:
     assert turned(head(host=host))[0] == 403

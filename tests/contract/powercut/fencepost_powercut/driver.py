@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
+from urllib.parse import unquote
 
 import apsw
 
@@ -95,7 +96,13 @@ class Connection:
 def connector(vfs: str, rewrite: Rewrite = str) -> Callable[..., Connection]:
     """Return what takes the place of sqlite3.connect. Its other arguments tune the driver and change no promise."""
 
-    def connect(path: Path, **_tuning: object) -> Connection:
-        return Connection(path, vfs=vfs, rewrite=rewrite)
+    def connect(path: Path | str, *, uri: bool = False, **_tuning: object) -> Connection:
+        name = str(path)
+        if uri:
+            # Only to look. The recording layer has no read-only files; nothing is written through this one.
+            name, _, mode = name.removeprefix("file:").partition("?")
+            assert mode == "mode=ro", "the store opens by address only to look"
+            name = unquote(name)
+        return Connection(Path(name), vfs=vfs, rewrite=rewrite)
 
     return connect

@@ -71,6 +71,12 @@ class _Directory:
     def agent(self, agent_id: bytes) -> Agent | None:
         return self._agents.get(agent_id)
 
+    def check_stands(self, caller: Caller) -> None:
+        """Nothing is ever removed in the script."""
+
+    def must_know(self, agent_id: bytes) -> None:
+        assert agent_id in self._agents
+
     def check_fresh(self) -> None:
         pass
 
