@@ -78,13 +78,11 @@ class StoreAlone:
         return found
 
     def commit(self, operations: list[Admission]) -> None:
-        """One transaction, each operation under its savepoint, exactly as group commit does it."""
+        """One transaction without savepoints, as group commit first runs every batch."""
         writer = self.writer
         tx = writer.begin()
         for operation in operations:
-            writer.savepoint()
             operation.apply(tx)
-            writer.release()
         writer.commit()
 
     def close(self) -> None:
