@@ -11,13 +11,13 @@ Three classes of failure, kept apart (docs/architecture/mailbox.md):
 - an error at COMMIT itself: `OutcomeUnknown` for the whole batch. The writer stops for good and calls `on_fatal`: only
   reopening the database can tell what is on disk.
 
-A batch is first run bare, without savepoints: half of the statements, and nearly always nothing is refused. Where
-something is, the transaction is rolled back and run again with a savepoint an operation, and so are the next
-CAUTIOUS_BATCHES.
+A batch is first run bare, without savepoints: nearly always nothing is refused. Such a transaction is kept or lost as
+one, so that the writer may hold inserts back and make them together. Where something is refused, or a conflict is found
+late, it is rolled back and run again with a savepoint an operation, and so are the next CAUTIOUS_BATCHES.
 
 The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts no earlier
-than PACE_US_PER_OPERATION times the average batch size after the one before (at most PACE_US_MAX), which makes fewer,
-larger commits; a lone caller never waits. Figures: docs/decisions/group-commit.md.
+after the one before than PACE_BATCHES times what a batch takes lately (at most PACE_US_MAX), which makes fewer, larger
+commits, the more so the busier the process is; a lone caller never waits. Figures: docs/decisions/group-commit.md.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from fencepost_kit.refusal import Overloaded, Refusal
 
 QUEUE_OPERATIONS_MAX: Final = 4096
 BATCH_OPERATIONS_MAX: Final = 256
-PACE_US_PER_OPERATION: Final = 200
-PACE_US_MAX: Final = 2500
+PACE_BATCHES: Final = 2.0
+PACE_US_MAX: Final = 5000
 PACE_US_MIN: Final = 50
 CAUTIOUS_BATCHES: Final = 16
 PACED_FROM_AVERAGE: Final = 1.5
@@ -73,8 +73,16 @@ class Operation(Protocol[TxContra, TCo]):
 class Writer(Protocol[TxCo]):
     """The one connection that writes. Used by the writer thread alone."""
 
-    def begin(self) -> TxCo:
-        """Begin a transaction that excludes every other writer."""
+    def begin(self, *, whole: bool = False) -> TxCo:
+        """Begin a transaction that excludes every other writer.
+
+        `whole`: it is kept or lost as one, without savepoints. So its writes may be held back until settle(), and a
+        conflict among them may be found as late as that.
+        """
+        ...
+
+    def settle(self) -> None:
+        """Write what was held back. An error here is one before COMMIT."""
         ...
 
     def savepoint(self) -> None:
@@ -180,6 +188,7 @@ class GroupCommit(Generic[Tx]):
         self._busy = False
         self._average = 1.0
         self._batch_started = 0.0
+        self._took_s = 0.0
         self._cautious = 0
         self._closing = False
         self._fatal: BaseException | None = None
@@ -267,8 +276,8 @@ class GroupCommit(Generic[Tx]):
         loop = cast("asyncio.AbstractEventLoop", self._loop)
         self._scheduled = True
         if self._average >= PACED_FROM_AVERAGE:
-            pace_us = min(PACE_US_MAX, PACE_US_PER_OPERATION * self._average)
-            wait_s = self._batch_started + pace_us / 1e6 - loop.time()
+            pace_s = min(PACE_US_MAX / 1e6, PACE_BATCHES * self._took_s)
+            wait_s = self._batch_started + pace_s - loop.time()
             if wait_s > PACE_US_MIN / 1e6:
                 loop.call_later(wait_s, self._flush)
                 return
@@ -287,6 +296,8 @@ class GroupCommit(Generic[Tx]):
 
     def _back(self, batch: _Batch) -> None:
         self._busy = False
+        loop = cast("asyncio.AbstractEventLoop", self._loop)
+        self._took_s += (loop.time() - self._batch_started - self._took_s) * AVERAGE_WEIGHT
         # Also those whose caller left meanwhile: what they wrote is there, and others wait for it.
         values = [entry.value for entry in batch.entries if entry.error is None]
         try:
@@ -363,7 +374,7 @@ class GroupCommit(Generic[Tx]):
         counters.batches += 1
         counters.operations += len(live)
         counters.largest_batch = max(counters.largest_batch, len(live))
-        if (self._cautious == 0 or len(live) == 1) and self._attempt(writer, batch, live, self._apply_bare):
+        if (self._cautious == 0 or len(live) == 1) and self._attempt(writer, batch, live, None):
             return
         self._cautious = CAUTIOUS_BATCHES if self._cautious == 0 else self._cautious - 1
         self._run_cautiously(writer, batch)
@@ -408,19 +419,24 @@ class GroupCommit(Generic[Tx]):
         writer: Writer[Tx],
         batch: _Batch,
         entries: Sequence[_Entry],
-        apply: Callable[[Writer[Tx], Tx, _Entry], bool],
+        apply: Callable[[Writer[Tx], Tx, _Entry], bool] | None,
     ) -> bool:
-        """Run `entries` in one transaction, each by `apply`.
+        """Run `entries` in one transaction, each by `apply`, or bare where that is None.
+
+        Bare, whatever an operation raises loses the transaction, and costs one more run.
 
         False: the transaction was lost before COMMIT and each entry carries NotCommitted.
         """
         try:
-            tx = writer.begin()
+            tx = writer.begin(whole=apply is None and len(entries) > 1)
             if faults.ARMED:
                 faults.hit(self._points["begin.after"])
             for entry in entries:
-                if not apply(writer, tx, entry):
+                if apply is None:
+                    entry.value = entry.operation.apply(tx)
+                elif not apply(writer, tx, entry):
                     raise cast("BaseException", entry.error)
+            writer.settle()
             if faults.ARMED:
                 faults.hit(self._points["commit.before"])
         except Exception as error:  # noqa: BLE001 - whatever it is, nothing was committed
@@ -439,13 +455,6 @@ class GroupCommit(Generic[Tx]):
             self.observe_commit(time.perf_counter() - began)
         if faults.ARMED:
             faults.hit(self._points["commit.after"])
-        return True
-
-    @staticmethod
-    def _apply_bare(writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:
-        """Run one operation without a savepoint: whatever it raises loses the transaction, and costs one more run."""
-        del writer
-        entry.value = entry.operation.apply(tx)
         return True
 
     def _apply(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:

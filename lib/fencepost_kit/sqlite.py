@@ -394,11 +394,18 @@ class SqliteWriter(Generic[Tx]):
         # fails alone.
         return int(time.monotonic() > self._operation_ends_at)
 
-    def begin(self) -> Tx:
-        """Begin IMMEDIATE: a deferred transaction could fail to upgrade after it has read."""
+    def begin(self, *, whole: bool = False) -> Tx:
+        """Begin IMMEDIATE: a deferred transaction could fail to upgrade after it has read.
+
+        Nothing is held back here; a service's own writer may.
+        """
+        del whole
         self._operation_ends_at = time.monotonic() + OPERATION_MS_MAX / 1000
         self._cursor.execute("BEGIN IMMEDIATE")
         return self._open_transaction(self._cursor)
+
+    def settle(self) -> None:
+        """Nothing was held back."""
 
     def savepoint(self) -> None:
         """Open the savepoint of one operation."""

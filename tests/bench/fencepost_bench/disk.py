@@ -80,9 +80,10 @@ class StoreAlone:
     def commit(self, operations: list[Admission]) -> None:
         """One transaction without savepoints, as group commit first runs every batch."""
         writer = self.writer
-        tx = writer.begin()
+        tx = writer.begin(whole=len(operations) > 1)
         for operation in operations:
             operation.apply(tx)
+        writer.settle()
         writer.commit()
 
     def close(self) -> None:

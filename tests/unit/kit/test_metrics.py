@@ -22,7 +22,7 @@ SERVICE = {"service": "testing"}
 class Writer:
     """A writer without a database."""
 
-    def begin(self) -> object:
+    def begin(self, *, whole: bool = False) -> object:
         return object()
 
     def commit_failed_cleanly(self, error: Exception) -> bool:

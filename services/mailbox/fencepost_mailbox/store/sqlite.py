@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from heapq import merge
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -45,6 +46,8 @@ T = TypeVar("T")
 FLOORS_CACHED_MAX: Final = 10_000
 LIVING_CACHED_MAX: Final = 10_000
 _ANY_POSITION: Final = 2**62
+# Rows of one statement at most: each statement gives up the interpreter's lock once, and its text is kept prepared.
+INSERTED_ROWS_MAX: Final = 16
 # Looking up a member by value is ten times as fast as calling the enumeration, and a page has a hundred records.
 _KIND: Final = {int(member): member for member in Kind}
 _STATUS: Final = {int(member): member for member in ReplyStatus}
@@ -156,6 +159,16 @@ def tombstone_from_row(row: tuple[Any, ...]) -> Tombstone:
     return Tombstone(agent_id=row[0], project_id=row[1], phase=Phase(row[2]), closed_at_ms=row[3], sequence=row[4])
 
 
+def repeated(statement: str) -> tuple[str, ...]:
+    """Return an INSERT of one row as one of 1, 2, ... INSERTED_ROWS_MAX rows."""
+    head, values, row = statement.rpartition(" VALUES ")
+    return tuple(head + values + ", ".join([row] * rows) for rows in range(1, INSERTED_ROWS_MAX + 1))
+
+
+_INSERT_RECORDS: Final = repeated(sql.INSERT_RECORDS)
+_INSERT_KEYS: Final = repeated(sql.INSERT_KEYS)
+
+
 def _position(record: Record) -> int:
     return record.position
 
@@ -167,8 +180,12 @@ class SqliteQueries:
     """
 
     def __init__(self, cursor: sqlite3.Cursor, *, in_snapshot: bool = False) -> None:
-        self._cursor = cursor
+        self._own_cursor = cursor
         self._in_snapshot = in_snapshot
+
+    @property
+    def _cursor(self) -> sqlite3.Cursor:
+        return self._own_cursor
 
     def _all(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._cursor.execute(statement, parameters).fetchall()
@@ -327,12 +344,20 @@ class Sequencer:
 
 
 class SqliteTransaction(SqliteQueries):
-    """Reads and writes of one transaction, on the writer thread."""
+    """Reads and writes of one transaction, on the writer thread.
+
+    In one that is kept or lost as a whole (hold_back), new keys and records are held back and written together, many
+    rows a statement: before anything else is read or written, and at settle(). A key is taken to be new there: one that
+    was known ends the transaction when it is written, and the batch is run again with each operation on its own.
+    """
 
     def __init__(
         self, cursor: sqlite3.Cursor, sequencer: Sequencer, floors: dict[bytes, int], living: set[bytes]
     ) -> None:
         super().__init__(cursor, in_snapshot=True)
+        self._holds_back = False
+        self._keys: list[tuple[Any, ...]] = []
+        self._records: list[tuple[Any, ...]] = []
         self._sequencer = sequencer
         self._floors = floors
         # Agents that have no tombstone: asked for with every send, so remembered over transactions.
@@ -342,6 +367,35 @@ class SqliteTransaction(SqliteQueries):
         # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
         # rolled back.
         self._raised: set[bytes] = set()
+
+    def hold_back(self) -> None:
+        """Hold new keys and records back from now on."""
+        self._holds_back = True
+
+    def settle(self) -> None:
+        """Write what was held back, in the order in which it came.
+
+        Raises:
+            sqlite3.Error: the whole transaction is lost, or is to be rolled back.
+        """
+        if self._keys:
+            rows, self._keys = self._keys, []
+            self._insert_together(_INSERT_KEYS, rows)
+        if self._records:
+            rows, self._records = self._records, []
+            self._insert_together(_INSERT_RECORDS, rows)
+
+    def _insert_together(self, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
+        for first in range(0, len(rows), INSERTED_ROWS_MAX):
+            some = rows[first : first + INSERTED_ROWS_MAX]
+            self._own_cursor.execute(statements[len(some) - 1], list(chain.from_iterable(some)))
+
+    @property
+    def _cursor(self) -> sqlite3.Cursor:
+        # Whatever else is read or written must find what was written before it.
+        if self._keys or self._records:
+            self.settle()
+        return self._own_cursor
 
     def _guarded(self, statement: str, **parameters: Any) -> None:
         if self._cursor.execute(statement, parameters).rowcount != 1:
@@ -440,6 +494,9 @@ class SqliteTransaction(SqliteQueries):
     ) -> KeyRow | None:
         """See Transaction. Insert first: a key is new nearly always, and a failed insert undoes only itself."""
         row = (caller, int(operation), key, fingerprint, record_id, now_ms)
+        if self._holds_back:
+            self._keys.append(row)
+            return None
         try:
             self._cursor.execute(sql.INSERT_KEY, row)
         except sqlite3.IntegrityError:
@@ -454,7 +511,10 @@ class SqliteTransaction(SqliteQueries):
 
         The driver would ask its adapters for each.
         """
-        self._cursor.execute(sql.INSERT_RECORD, record_row(record))
+        if self._holds_back:
+            self._records.append(record_row(record))
+        else:
+            self._cursor.execute(sql.INSERT_RECORD, record_row(record))
 
     def move(self, before: Record, after: Record) -> None:
         """See Transaction."""
@@ -609,6 +669,21 @@ class SqliteTransaction(SqliteQueries):
         )
 
 
+class MailboxWriter(SqliteWriter[SqliteTransaction]):
+    """The mailbox's writer: holds back what may be written together."""
+
+    def begin(self, *, whole: bool = False) -> SqliteTransaction:
+        """See fencepost_kit.groupcommit.Writer."""
+        self._open = super().begin(whole=whole)
+        if whole:
+            self._open.hold_back()
+        return self._open
+
+    def settle(self) -> None:
+        """See fencepost_kit.groupcommit.Writer."""
+        self._open.settle()
+
+
 class SqliteStore:
     """A running embedded store; see Store."""
 
@@ -656,7 +731,7 @@ class SqliteStore:
             self._reader.close()
         self._database.close()
 
-    def _open_writer(self) -> SqliteWriter[SqliteTransaction]:
+    def _open_writer(self) -> MailboxWriter:
         connection = self._open_connection(self._database)
         cursor = connection.cursor()
         # What makes this store itself: minted once, in the first writer's hands, before anything can be admitted.
@@ -671,7 +746,7 @@ class SqliteStore:
         sequencer = Sequencer(SqliteQueries(cursor).newest_sequence())
         floors: dict[bytes, int] = {}
         living: set[bytes] = set()
-        return SqliteWriter(connection, lambda transaction: SqliteTransaction(transaction, sequencer, floors, living))
+        return MailboxWriter(connection, lambda transaction: SqliteTransaction(transaction, sequencer, floors, living))
 
     @property
     def epoch(self) -> bytes:

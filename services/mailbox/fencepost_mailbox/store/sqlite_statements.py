@@ -92,6 +92,13 @@ admitted_at_ms, delivery, answer, exposed, acknowledged, inbox, position, claim_
 body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEY: Final = """\
 INSERT INTO idempotency (caller, operation, "key", fingerprint, record_id, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)"""
+INSERT_RECORDS: Final = """\
+INSERT OR ROLLBACK INTO record (sequence, record_id, kind, project_id, sender, recipient, parent_id, status, origin,
+completion, admitted_at_ms, delivery, answer, exposed, acknowledged, inbox, position, claim_token, claim_generation,
+releases, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+INSERT_KEYS: Final = """\
+INSERT OR ROLLBACK INTO idempotency (caller, operation, "key", fingerprint, record_id, created_at_ms) VALUES (?, ?,
+?, ?, ?, ?)"""
 INSERT_FACT: Final = """\
 INSERT INTO fact (sequence, record_id, fact, at_ms, generation, evidence) VALUES (?, ?, ?, ?, ?, ?)"""
 INSERT_CLAIM: Final = """\

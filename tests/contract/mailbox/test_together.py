@@ -1,0 +1,330 @@
+"""Batches that are written together: whatever is in one, each operation gets the answer that it would get alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sqlite3
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from fencepost_kit.refusal import Refusal
+from fencepost_kit.sqlite import SqliteDatabase
+from fencepost_mailbox.domain.idempotency import fingerprint
+from fencepost_mailbox.domain.refusals import IdempotencyConflict, StorageError
+from fencepost_mailbox.domain.values import Completion, Kind, Operation, Record, ReplyStatus
+from fencepost_mailbox.store.protocol import Applied
+from fencepost_mailbox.store.sqlite import INSERTED_ROWS_MAX
+from fencepost_mailbox.usecases.admit import Admission
+from fencepost_mailbox.usecases.delete import Closing
+from fencepost_mailbox.usecases.open_generation import Opened, Opening
+from fencepost_mailbox.usecases.reply import Answering
+from fencepost_mailbox.usecases.settle_key import Settling
+from fencepost_testing.mailboxes import NOW_MS, PROJECT, WAIT_S_MAX, Watched, a_step, id16, running_store
+
+NAMES = ("ann", "bob", "cyd")
+EXACT = pytest.mark.requirement("mailbox.a-batch-answers-as-its-operations-alone")
+_ids = count(1)
+
+
+def send(
+    sender: str = "ann",
+    recipient: str = "bob",
+    *,
+    key: str = "",
+    body: str = "text",
+    kind: Kind = Kind.INFORMATION,
+    generation: int = 1,
+    record_id: bytes = b"",
+) -> Admission:
+    """A Send or a Request as the use case hands it to the store."""
+    record_id = record_id or next(_ids).to_bytes(16, "big")
+    return Admission(
+        kind=kind,
+        project_id=PROJECT,
+        sender=id16(sender),
+        generation=generation,
+        recipient=id16(recipient),
+        body=body.encode(),
+        completion=Completion.AUTOMATIC if kind is Kind.REQUEST else Completion.NONE,
+        operation=Operation.REQUEST if kind is Kind.REQUEST else Operation.SEND,
+        key=(key or record_id.hex()).encode(),
+        content=fingerprint(recipient.encode(), body.encode()),
+        record_id=record_id,
+        now_ms=NOW_MS,
+    )
+
+
+class Look:
+    """Reads a record in the middle of a batch."""
+
+    def __init__(self, record_id: bytes) -> None:
+        self._record_id = record_id
+
+    def apply(self, tx: Any) -> Applied[Any]:
+        return Applied(value=tx.record(self._record_id))
+
+
+class Bug:
+    """Writes, and fails with what nobody expects."""
+
+    def __init__(self, within: Admission) -> None:
+        self._within = within
+
+    def apply(self, tx: Any) -> Applied[Any]:
+        self._within.apply(tx)
+        raise ZeroDivisionError("a bug")
+
+
+class Traced:
+    """The writer's connection, and every statement that it runs."""
+
+    def __init__(self) -> None:
+        self.statements: list[str] = []
+        self.connection: sqlite3.Connection | None = None
+
+    def open(self, database: SqliteDatabase) -> sqlite3.Connection:
+        self.connection = database.connect_writer()
+        self.connection.set_trace_callback(self.statements.append)
+        return self.connection
+
+
+@pytest.fixture
+def traced() -> Traced:
+    return Traced()
+
+
+@pytest.fixture
+async def watched(tmp_path: Path, traced: Traced) -> AsyncIterator[Watched]:
+    async with running_store(tmp_path / "mailbox" / "mailbox.db", open_writer=traced.open) as made:
+        traced.statements.clear()
+        yield made
+
+
+async def together(watched: Watched, operations: Sequence[Any]) -> list[Any]:
+    """Submit everything in one pass of the loop, which makes one batch; return values and errors."""
+    watched.store.commits._cautious = 0  # as long after the last refusal
+    before = watched.store.counters.operations
+    async with asyncio.timeout(WAIT_S_MAX):
+        found = await asyncio.gather(*(watched.store.submit(one) for one in operations), return_exceptions=True)
+    assert watched.store.counters.operations == before + len(operations)
+    return found
+
+
+async def one_by_one(watched: Watched, operations: Sequence[Any]) -> list[Any]:
+    """Submit each behind the answer to the one before; return values and errors."""
+    return [(await asyncio.gather(watched.store.submit(one), return_exceptions=True))[0] for one in operations]
+
+
+def tables(path: Path) -> dict[str, list[Any]]:
+    """Everything in the database but what makes it itself."""
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+        return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names if name != "meta"}
+
+
+class Numbers:
+    """Numbers of the commit order by their rank: a batch that was rolled back leaves a gap, and nothing else."""
+
+    def __init__(self, found: dict[str, list[Any]]) -> None:
+        numbers = [row[0] for row in found["record"] + found["fact"]]
+        numbers += [row[16] for row in found["record"]] + [row[4] for row in found["tombstone"]]
+        self._rank = {number: rank for rank, number in enumerate(sorted(set(numbers)))}
+        self.tables = dict(found)
+        self.tables["record"] = [
+            (self._rank[row[0]], *row[1:16], self._rank[row[16]], *row[17:]) for row in sorted(found["record"])
+        ]
+        self.tables["fact"] = [(self._rank[row[0]], *row[1:]) for row in sorted(found["fact"])]
+        self.tables["tombstone"] = [(*row[:4], self._rank[row[4]]) for row in found["tombstone"]]
+
+    def of(self, answer: Any) -> Any:
+        """An answer in a form that can be compared."""
+        if isinstance(answer, Refusal):
+            return type(answer), answer.message, answer.hint, answer.state
+        if isinstance(answer, BaseException):
+            return type(answer), str(answer), type(answer.__cause__)
+        if isinstance(answer, Record):
+            # A record that has moved since is told with the place that it had, which nothing else has kept.
+            position = self._rank.get(answer.position, -1)
+            return replace(answer, sequence=self._rank[answer.sequence], position=position)
+        if isinstance(answer, tuple):
+            return tuple(map(self.of, answer))
+        if isinstance(answer, Opened):
+            return answer.floor, [*map(self.of, answer.uncertain)], [*map(self.of, answer.open_requests)]
+        return answer
+
+
+# --- any batch ---------------------------------------------------------------------------------------------------------
+
+_names = st.sampled_from(NAMES)
+_keys = st.sampled_from(("", "", "", "k1", "k2", "k3"))
+_bodies = st.sampled_from(("x", "y"))
+_request_ids = st.integers(0, 5).map(lambda number: bytes([0xF0 + number]) * 16)
+
+
+@st.composite
+def _sends(draw: Any) -> Admission:
+    kind = draw(st.sampled_from((Kind.INFORMATION, Kind.INFORMATION, Kind.REQUEST)))
+    return send(
+        draw(_names),
+        draw(_names),
+        key=draw(_keys),
+        body=draw(_bodies),
+        kind=kind,
+        generation=draw(st.sampled_from((1, 1, 1, 1, 2))),
+        record_id=draw(_request_ids) if kind is Kind.REQUEST else b"",
+    )
+
+
+@st.composite
+def _replies(draw: Any) -> Answering:
+    request_id, body = draw(_request_ids), draw(_bodies)
+    return Answering(
+        caller=id16(draw(_names)),
+        generation=1,
+        request_id=request_id,
+        status=ReplyStatus.DONE,
+        body=body.encode(),
+        key=(draw(_keys) or next(_ids).to_bytes(16, "big").hex()).encode(),
+        content=fingerprint(request_id, body.encode()),
+        reply_id=next(_ids).to_bytes(16, "big"),
+        now_ms=NOW_MS,
+    )
+
+
+@st.composite
+def _settlings(draw: Any) -> Settling:
+    content = fingerprint(draw(_names).encode(), draw(_bodies).encode())
+    key = draw(st.sampled_from((b"k1", b"k2", b"k3", b"k4")))
+    return Settling(caller=id16(draw(_names)), operation=Operation.SEND, key=key, content=content, now_ms=NOW_MS)
+
+
+@st.composite
+def _closings(draw: Any) -> Any:
+    seed = next(_ids).to_bytes(16, "big")
+    closing = Closing(agent_id=id16(draw(_names)), project_id=PROJECT, seed=seed, now_ms=NOW_MS)
+    return a_step(revision=2, closings=[closing])
+
+
+_openings = st.builds(
+    lambda name, generation: Opening(agent_id=id16(name), generation=generation, now_ms=NOW_MS),
+    _names,
+    st.sampled_from((1, 2, 2)),
+)
+_operations = st.one_of(
+    _sends(), _sends(), _sends(), _sends(), _replies(), _settlings(), _openings, _closings(), _sends().map(Bug)
+)
+_batches = st.lists(st.lists(st.one_of(_sends(), _operations), min_size=2, max_size=24), min_size=1, max_size=4)
+
+
+@EXACT
+@settings(max_examples=40)
+@given(_batches)
+@example([[send() for _ in range(2 * INSERTED_ROWS_MAX + 1)]])
+async def test_a_batch_answers_and_writes_what_its_operations_would_one_after_the_other(batches: list[Any]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        batched, single = Path(folder) / "batched" / "m.db", Path(folder) / "single" / "m.db"
+        async with running_store(batched) as one, running_store(single) as other:
+            answers = [await together(one, batch) for batch in batches]
+            expected = [await one_by_one(other, batch) for batch in batches]
+            assert [one.deaths, other.deaths] == [[], []]
+            told, should = Numbers(tables(batched)), Numbers(tables(single))
+        assert told.tables == should.tables
+        assert [[told.of(answer) for answer in found] for found in answers] == [
+            [should.of(answer) for answer in found] for found in expected
+        ]
+        concerned = [[(value.wakes, value.work) for value in watched.commits] for watched in (one, other)]
+        assert concerned[0] == concerned[1], "whoever is woken alone is woken, in that order"
+
+
+# --- single cases of it ------------------------------------------------------------------------------------------------
+
+
+@EXACT
+async def test_plain_sends_of_a_batch_are_written_with_a_statement_a_table(watched: Watched, traced: Traced) -> None:
+    await together(watched, [send(), send()])  # now it is remembered that both live
+    traced.statements.clear()
+    await together(watched, [send() for _ in range(INSERTED_ROWS_MAX)])
+    assert [statement.split("(")[0].strip() for statement in traced.statements] == [
+        "BEGIN IMMEDIATE",
+        "INSERT OR ROLLBACK INTO idempotency",
+        "INSERT OR ROLLBACK INTO record",
+        "COMMIT",
+    ]
+
+
+@EXACT
+@pytest.mark.parametrize("rows", [1, 2, INSERTED_ROWS_MAX, INSERTED_ROWS_MAX + 1, 2 * INSERTED_ROWS_MAX + 1])
+async def test_any_number_of_sends_is_written_whole_and_in_order(watched: Watched, rows: int) -> None:
+    operations = [send(body=f"body {number}") for number in range(rows)]
+    answers = await together(watched, operations)
+    assert [record.body for record, _ in answers] == [one.body for one in operations]
+    assert watched.store.counters.cautious_batches == 0
+    assert watched.store.counters.batches == 1
+    stored = watched.store.read.admissions(0, 100)
+    assert [record.record_id for record in stored] == [one.record_id for one in operations]
+    assert stored == [record for record, _ in answers], "what was answered is what is stored"
+
+
+@EXACT
+async def test_a_key_twice_in_one_batch_is_written_once_and_the_second_is_told_so(watched: Watched) -> None:
+    first, again = send(key="k"), send(key="k")
+    before, told, repeated, after = await together(watched, [send(), first, again, send()])
+    assert told == (repeated[0], False)
+    assert repeated[1]
+    assert not before[1]
+    assert not after[1]
+    assert [row[2] for row in tables(watched.path)["idempotency"]].count(b"k") == 1
+    assert len(tables(watched.path)["record"]) == 3
+
+
+@EXACT
+async def test_a_key_twice_in_one_batch_with_other_words_is_a_conflict_of_the_second_alone(watched: Watched) -> None:
+    told, refused, other = await together(watched, [send(key="k"), send(key="k", body="other words"), send()])
+    assert isinstance(refused, IdempotencyConflict)
+    assert not told[1]
+    assert not other[1]
+    assert [row[20] for row in tables(watched.path)["record"]] == [b"text", b"text"]
+
+
+@EXACT
+async def test_a_key_of_an_earlier_batch_gets_its_receipt_among_new_ones(watched: Watched) -> None:
+    (first, _), *_ = await together(watched, [send(key="k"), send()])
+    new, (record, duplicate) = await together(watched, [send(), send(key="k")])
+    assert (record, duplicate) == (first, True)
+    assert not new[1]
+    assert len(tables(watched.path)["record"]) == 3
+
+
+@EXACT
+async def test_what_is_read_in_a_batch_shows_what_was_sent_before_it(watched: Watched) -> None:
+    sent = send()
+    nothing, answer, found = await together(watched, [Look(sent.record_id), sent, Look(sent.record_id)])
+    assert nothing is None
+    assert found == answer[0]
+
+
+@EXACT
+@pytest.mark.requirement("mailbox.a-full-disk-refuses-and-goes-on")
+async def test_a_disk_that_is_full_in_the_middle_of_a_batch_refuses_what_does_not_fit(
+    watched: Watched, traced: Traced
+) -> None:
+    await together(watched, [send(), send()])
+    assert traced.connection is not None
+    (pages,) = traced.connection.execute("PRAGMA page_count").fetchone()
+    traced.connection.execute(f"PRAGMA max_page_count = {pages + 4}")
+    operations = [send(body="x" * (60_000 if number == 5 else 10)) for number in range(INSERTED_ROWS_MAX + 2)]
+    answers = await together(watched, operations)
+    assert [number for number, answer in enumerate(answers) if isinstance(answer, StorageError)] == [5]
+    stored = {row[1] for row in tables(watched.path)["record"]}
+    assert {one.record_id for number, one in enumerate(operations) if number != 5} <= stored
+    assert operations[5].record_id not in stored
+    assert operations[5].key not in {row[2] for row in tables(watched.path)["idempotency"]}
