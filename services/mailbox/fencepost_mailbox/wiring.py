@@ -276,7 +276,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
                 observe=RpcMetrics(service=SERVICE, registry=server.registry),
                 gate=server.gate,
             ),
-            server.grpc,
+            server.handlers,
         )
         async with mailbox.running():
             store = mailbox.store

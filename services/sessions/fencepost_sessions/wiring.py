@@ -146,7 +146,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
         ),
         drain=parts.drain,
     )
-    register(parts, server.grpc, server.gate, server.registry)
+    register(parts, server.handlers, server.gate, server.registry)
     # The lock of the socket comes first: a second process is told whose home this is before anything is touched.
     await server.start()
     try:

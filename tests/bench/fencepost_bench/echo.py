@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import uvloop
@@ -17,7 +17,7 @@ from fencepost_bench.child import serve_async
 from fencepost.common.v1 import common_pb2
 from fencepost.mailbox.v1 import mailbox_pb2, mailbox_pb2_grpc
 from fencepost_kit.identity import bearer
-from fencepost_kit.serve import SERVER_OPTIONS
+from fencepost_kit.serve import SERVER_OPTIONS, Handlers
 
 
 class Echo:
@@ -47,7 +47,7 @@ async def main(path: str) -> None:
     server = grpc.aio.server(options=SERVER_OPTIONS)
     echo = Echo()
     registered: Any = type("Registered", (), {"__getattr__": lambda _self, name: echo.Send})()
-    mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(registered, server)
+    mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(registered, cast("Any", Handlers(server)))
     server.add_insecure_port(f"unix:{path}")
     await server.start()
     await serve_async({"learn": echo.learn})
