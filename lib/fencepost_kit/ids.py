@@ -7,6 +7,7 @@ import random
 import threading
 import uuid
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Final
 
 from fencepost_kit.clock import SYSTEM_CLOCK
@@ -14,6 +15,8 @@ from fencepost_kit.refusal import Malformed
 
 UUID_BYTES: Final = 16
 UUID_CHARS: Final = 36
+# The same few agents are named over and over.
+TEXTS_REMEMBERED_MAX: Final = 4096
 TIME_BITS: Final = 48
 RANDOM_BITS: Final = 74
 # Inside one millisecond ids count upwards by random steps of up to this many bits: room for 2**41 of them.
@@ -82,6 +85,7 @@ def hex32(value: bytes) -> str:
     return value.hex()
 
 
+@lru_cache(maxsize=TEXTS_REMEMBERED_MAX)
 def uuid_text(value: bytes) -> str:
     """Return an id in the canonical form of 36 characters."""
     digits = hex32(value)

@@ -5,15 +5,18 @@ Labels are names from the contracts and the identity of a store, never anything 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, disable_created_metrics
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
+from prometheus_client.utils import floatToGoString
 
 from fencepost_kit.groupcommit import GroupCommit
 from fencepost_kit.guard import Outcome
@@ -45,27 +48,62 @@ def store_info(registry: CollectorRegistry, *, service: str, epoch: str, schema:
     found.labels(service, epoch, str(schema)).set(1)
 
 
-class RpcMetrics:
+class Tally:
+    """How many durations fell into each of BUCKETS_S, and their sum.
+
+    Added to by one thread and read by another, without the lock that the library takes twice a call: what is read may
+    lack the newest call in the sum and have it in the count.
+    """
+
+    __slots__ = ("_counts", "_sum")
+
+    def __init__(self) -> None:
+        self._counts = [0] * (len(BUCKETS_S) + 1)
+        self._sum = 0.0
+
+    def add(self, seconds: float) -> None:
+        """Count one duration; a bucket holds what is as long as its bound."""
+        self._counts[bisect_left(BUCKETS_S, seconds)] += 1
+        self._sum += seconds
+
+    def told(self) -> tuple[list[tuple[str, float]], float]:
+        """Return the counts up to each bound, and the sum."""
+        bounds = [*map(floatToGoString, BUCKETS_S), "+Inf"]
+        return list(zip(bounds, accumulate(self._counts), strict=True)), self._sum
+
+
+class RpcMetrics(Collector):
     """An Observe for guarded(): the histogram fencepost_rpc_seconds with the labels service, method, outcome."""
 
     def __init__(self, *, service: str, registry: CollectorRegistry) -> None:
         self._service = service
-        self._seconds = Histogram(
-            "fencepost_rpc_seconds",
-            "Duration of RPCs from admission to answer.",
-            ("service", "method", "outcome"),
-            buckets=BUCKETS_S,
-            registry=registry,
-        )
+        self._tallies: dict[tuple[str, str], Tally] = {}
+        registry.register(self)
 
     def __call__(self, method: str) -> Callable[[Outcome, float], None]:
-        """Return the observer of one method, its three label sets looked up once."""
-        observers = {outcome: self._seconds.labels(self._service, method, outcome.value).observe for outcome in Outcome}
+        """Return the observer of one method. Its three series stand from now on."""
+        tallies = {outcome: Tally() for outcome in Outcome}
+        self._tallies |= {(method, outcome.value): tally for outcome, tally in tallies.items()}
+        done = tallies[Outcome.DONE].add
 
         def observe(outcome: Outcome, seconds: float) -> None:
-            observers[outcome](seconds)
+            if outcome is Outcome.DONE:
+                done(seconds)
+            else:
+                tallies[outcome].add(seconds)
 
         return observe
+
+    def collect(self) -> Iterator[Metric]:
+        """Read the tallies as they stand."""
+        found = HistogramMetricFamily(
+            "fencepost_rpc_seconds",
+            "Duration of RPCs from admission to answer.",
+            labels=("service", "method", "outcome"),
+        )
+        for (method, outcome), tally in self._tallies.items():
+            found.add_metric((self._service, method, outcome), *tally.told())
+        yield found
 
 
 class WriterMetrics(Collector):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final
 
 from fencepost_mailbox.domain.refusals import InvalidLimit, InvalidMessage, InvalidTarget
 from fencepost_mailbox.domain.values import BODY_BYTES_MAX, EVIDENCE_BYTES_MAX
 
 TARGET_CHARACTERS_MAX: Final = 64
+# What is refused is not remembered.
+TARGETS_REMEMBERED_MAX: Final = 4096
 _BROADCASTS: Final = frozenset({"all", "*", "broadcast", "everyone"})
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 
@@ -45,6 +48,7 @@ def check_evidence(text: str, field: str) -> str:
     return text
 
 
+@lru_cache(maxsize=TARGETS_REMEMBERED_MAX)
 def uuid_target(target: str) -> bytes | None:
     """Return the UUID that `target` spells, or None where it is a name.
 
