@@ -237,7 +237,7 @@ class Server:
             _log.exception("drain_failed", error)
 
     def _bind(self, path: Path) -> None:
-        _refuse_live(path, self._settings.service)
+        refuse_live(path, self._settings.service)
         # Bound under a shorter name of our own and moved over the public one: the public name is never seen with other
         # permissions, and the gRPC library, which removes the name it bound, can never remove a successor's socket.
         own = path.with_name(f".{self._settings.service}")
@@ -288,8 +288,13 @@ def _in_use(service: str, pid: int, started_at_ms: int = 0) -> SocketInUse:
     )
 
 
-def _refuse_live(path: Path, service: str) -> None:
-    """Refuse a path that a live server answers without holding our lock, and anything that is not a socket."""
+def refuse_live(path: Path, service: str) -> None:
+    """Refuse a path that a live server answers without holding our lock, and anything that is not a socket.
+
+    Raises:
+        SocketInUse: it is answered; the server is named where the system tells.
+        HomeRefused: something else stands there. Nothing is touched in either case.
+    """
     try:
         facts = path.lstat()
     except FileNotFoundError:

@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import socket
-import stat
 import struct
 import sys
 from dataclasses import dataclass
@@ -22,11 +21,11 @@ from typing import Any, Final, cast
 
 from fencepost import __version__
 from fencepost.client import Channels
-from fencepost.home import Home
+from fencepost.home import MCP_EDGE, Home
 from fencepost.mcp import answers, registry
 from fencepost_kit import logs
-from fencepost_kit.files import HomeRefused, home_refusals, write_private
-from fencepost_kit.serve import SocketInUse
+from fencepost_kit.files import home_refusals, write_private
+from fencepost_kit.serve import refuse_live
 from fencepost_mcp_edge.domain.frames import (
     FRAME_BYTES_MAX,
     HELLO_BYTES_MAX,
@@ -51,7 +50,6 @@ CALLS_IN_FLIGHT_MAX: Final = 64
 HELLO_MS_MAX: Final = 5_000
 # From here on nothing more is read from a shim until it has read something.
 OUT_BYTES_HIGH: Final = 1024 * 1024
-PROBE_MS_MAX: Final = 1_000
 
 _log: Final = logs.get(__name__)
 
@@ -89,7 +87,7 @@ class Shims:
         """
         path = self._home.edge_socket
         with home_refusals(self._home):
-            _refuse_live(path)
+            refuse_live(path, MCP_EDGE)
             listener = _bound(path)
             facts = path.lstat()
             self._bound = (facts.st_dev, facts.st_ino)
@@ -319,33 +317,6 @@ def _peer_uid(peer: Any) -> int:
         return int(struct.unpack_from("2I", peer.getsockopt(0, 1, 76))[1])
     raw = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     return int(struct.unpack("3i", raw)[1])
-
-
-def _refuse_live(path: Path) -> None:
-    """Refuse a path that a live server answers, and anything that is not a socket."""
-    try:
-        facts = path.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(facts.st_mode):
-        raise HomeRefused(
-            f"{path} exists and is not a socket; nothing was touched",
-            hint="Move it away, or choose another FENCEPOST_HOME.",
-            state={"cause": "socket_path_taken"},
-        )
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(PROBE_MS_MAX / 1000)
-        try:
-            probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            return  # left behind by a process that was killed
-        except (BlockingIOError, TimeoutError):
-            pass
-    raise SocketInUse(
-        f"{path} is served by another process; nothing was touched",
-        hint="Use the running service, or stop it with `fencepost down` and start again.",
-        state={"service": "mcp_edge"},
-    )
 
 
 def _bound(path: Path) -> socket.socket:

@@ -162,7 +162,7 @@ class Numbers:
         return answer
 
 
-# --- any batch ---------------------------------------------------------------------------------------------------------
+# --- any batch -------------------------------------------------------------------------------------------------------
 
 _names = st.sampled_from(NAMES)
 _keys = st.sampled_from(("", "", "", "k1", "k2", "k3"))
@@ -245,7 +245,7 @@ async def test_a_batch_answers_and_writes_what_its_operations_would_one_after_th
         assert concerned[0] == concerned[1], "whoever is woken alone is woken, in that order"
 
 
-# --- single cases of it ------------------------------------------------------------------------------------------------
+# --- single cases of it ----------------------------------------------------------------------------------------------
 
 
 @EXACT
