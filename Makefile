@@ -4,6 +4,7 @@ VENV ?= .venv
 KILLS ?= 200
 WINDOWS ?= 15
 WORKERS ?= 2
+BENCH ?=
 BIN := $(VENV)/bin
 
 .DEFAULT_GOAL := help
@@ -51,7 +52,7 @@ e2e: $(VENV)/.dev-ready ## Others' programs: MCP conformance, inspector, connect
 
 .PHONY: bench
 bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the table, write build/bench.json (default 15).
-	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)
+	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS) $(BENCH)
 
 .PHONY: proto
 proto: $(VENV)/.dev-ready ## Generate what is generated: stubs from protos/, SQL from the statements, the shim's constant answers.

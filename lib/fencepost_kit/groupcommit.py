@@ -15,9 +15,10 @@ A batch is first run bare, without savepoints: nearly always nothing is refused.
 one, so that the writer may hold inserts back and make them together. Where something is refused, or a conflict is found
 late, it is rolled back and run again with a savepoint an operation, and so are the next CAUTIOUS_BATCHES.
 
-The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts no earlier
-after the one before than PACE_BATCHES times what a batch takes lately (at most PACE_US_MAX), which makes fewer, larger
-commits, the more so the busier the process is; a lone caller never waits. Figures: docs/decisions/group-commit.md.
+The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts as soon as
+it is as large as batches are lately, and otherwise no earlier after the one before than PACE_BATCHES times what a batch
+takes lately, at most PACE_US_MAX. That makes fewer and larger commits where the process is busy; a lone caller never
+waits. Figures: docs/decisions/group-commit.md.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fencepost_kit.refusal import Overloaded, Refusal
 
 QUEUE_OPERATIONS_MAX: Final = 4096
 BATCH_OPERATIONS_MAX: Final = 256
-PACE_BATCHES: Final = 2.0
+PACE_BATCHES: Final = 3.0
 PACE_US_MAX: Final = 5000
 PACE_US_MIN: Final = 50
 CAUTIOUS_BATCHES: Final = 16
@@ -184,7 +185,8 @@ class GroupCommit(Generic[Tx]):
         self._on_fatal = on_fatal
         self._queue_operations_max = queue_operations_max
         self._pending: list[_Entry] = []
-        self._scheduled = False
+        self._flushing = False
+        self._pause: asyncio.TimerHandle | None = None
         self._busy = False
         self._average = 1.0
         self._batch_started = 0.0
@@ -242,8 +244,7 @@ class GroupCommit(Generic[Tx]):
         entry = _Entry(operation=operation, future=loop.create_future())
         self._pending.append(entry)
         self._idle.clear()
-        if not (self._scheduled or self._busy):
-            self._plan()
+        self._plan()
         try:
             return cast("T", await entry.future)
         except asyncio.CancelledError:
@@ -271,22 +272,28 @@ class GroupCommit(Generic[Tx]):
     # --- on the loop -------------------------------------------------------------------------------------------------
 
     def _plan(self) -> None:
-        if self._scheduled or self._busy or not self._pending:
+        """See to it that what waits is flushed: in this pass of the loop, or where more are to be expected, later."""
+        if self._busy or not self._pending or self._flushing:
             return
         loop = cast("asyncio.AbstractEventLoop", self._loop)
-        self._scheduled = True
-        if self._average >= PACED_FROM_AVERAGE:
+        if self._average >= PACED_FROM_AVERAGE and len(self._pending) < self._average:
+            if self._pause is not None:
+                return
             pace_s = min(PACE_US_MAX / 1e6, PACE_BATCHES * self._took_s)
             wait_s = self._batch_started + pace_s - loop.time()
             if wait_s > PACE_US_MIN / 1e6:
-                loop.call_later(wait_s, self._flush)
+                self._pause = loop.call_later(wait_s, self._flush)
                 return
+        if self._pause is not None:
+            self._pause.cancel()
+            self._pause = None
         # Through the loop once: everything that this pass submits joins the batch.
+        self._flushing = True
         loop.call_soon(self._flush)
 
     def _flush(self) -> None:
         loop = cast("asyncio.AbstractEventLoop", self._loop)
-        self._scheduled = False
+        self._flushing, self._pause = False, None
         taken = self._pending[:BATCH_OPERATIONS_MAX]
         del self._pending[:BATCH_OPERATIONS_MAX]
         self._average += (len(taken) - self._average) * AVERAGE_WEIGHT

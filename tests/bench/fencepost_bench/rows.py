@@ -37,9 +37,15 @@ class Row:
     @property
     def missed(self) -> bool:
         """Whether it was measured and does not reach its goal."""
+        return self.misses(slack=0)
+
+    def misses(self, *, slack: float) -> bool:
+        """Tell whether it was measured and is beyond its goal by more than a part of the goal, 0.5 for half of it."""
         if self.ratio is None or self.goal is None:
             return False
-        return self.ratio > self.goal if self.better == "lower" else self.ratio < self.goal
+        if self.better == "lower":
+            return self.ratio > self.goal * (1 + slack)
+        return self.ratio < self.goal / (1 + slack)
 
     def as_json(self) -> dict[str, Any]:
         """Return the row as it stands in build/bench.json."""

@@ -34,6 +34,20 @@ def test_a_row_misses_its_goal_on_the_wrong_side_of_it_and_not_on_it(row: Row, m
     assert row.missed is missed
 
 
+@pytest.mark.parametrize(
+    ("row", "missed"),
+    [
+        (a_row(2.25, 1.5), False),
+        (a_row(2.26, 1.5), True),
+        (a_row(0.4, 0.6, "higher"), False),
+        (a_row(0.39, 0.6, "higher"), True),
+        (a_row(None, 1.5), False),
+    ],
+)
+def test_with_slack_a_row_may_be_beyond_its_goal_by_that_part_of_it(row: Row, missed: bool) -> None:
+    assert row.misses(slack=0.5) is missed
+
+
 def test_the_table_marks_what_is_over_its_goal_and_what_was_not_measured() -> None:
     shown = table([a_row(1.0, 1.5), a_row(2.0, 1.5), a_row(None, 1.5), a_row(3.0, None)], 120).splitlines()
     marks = ["ok", "MISS", "none", "reported"]

@@ -527,3 +527,20 @@ async def test_a_lone_caller_is_never_paced_and_a_crowd_is(
         await asyncio.gather(*(caller() for _ in range(callers)))
     assert bool(pauses) == (callers > 1)
     assert all(pause <= module.PACE_US_MAX / 1e6 for pause in pauses)
+
+
+async def test_a_crowd_is_waited_for_until_it_is_as_large_as_lately_and_is_one_batch(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "PACE_US_MAX", 60_000_000)
+    monkeypatch.setattr(module, "PACE_BATCHES", 1e9)
+    await results(world.submit(*(Put(n) for n in range(8))))
+    crowd = 1 + 7 * module.AVERAGE_WEIGHT  # of one batch of eight
+    early = world.submit(*(Put(n) for n in range(8, 10)))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert world.group.waiting == 2
+    assert world.group.waiting < crowd
+    assert await results([*early, *world.submit(Put(10))]) == [("result", n) for n in (8, 9, 10)]
+    assert world.writer.commits == [list(range(8)), [8, 9, 10]]
+    assert world.group.counters.batches == 2
