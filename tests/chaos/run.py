@@ -244,7 +244,11 @@ class Run:
                 await asyncio.gather(*(keeper.restore() for keeper in keepers))
             for keeper in keepers:
                 self.shortcomings += [
-                    f"the fault point {point} was not reached: by {plan.REACHED[point].by}" for point in keeper.missed
+                    f"the fault point {point} was not reached by {plan.REACHED[point].by}" for point in keeper.missed
+                ]
+                self.shortcomings += [
+                    f"the fault point {point} was not tried to the end: too long was waited for others"
+                    for point in sorted(keeper.untried)
                 ]
 
     async def _all(self, word: str, within_s: float) -> None:

@@ -154,6 +154,8 @@ class Keeper:
         # How often a point was waited for in vain, one time after the other.
         self._attempts: Counter[str] = Counter()
         self.missed: list[str] = []
+        # Planned when the time for waiting was over.
+        self.untried: set[str] = set()
 
     async def run(self) -> None:
         """Kill as planned, the last time leaving the service as it is before its restart; then start it for good."""
@@ -168,9 +170,11 @@ class Keeper:
 
     def _reachable(self, item: Planned) -> Planned:
         """Return the item, or a kill at another moment where its point is given up."""
-        if item.point and self._waits_s <= 0 and item.point not in self.missed:
-            self.missed.append(item.point)
-        if item.point not in self.missed:
+        given_up = item.point in self.missed
+        if item.point and not given_up and self._waits_s <= 0:
+            given_up = True
+            self.untried.add(item.point)
+        if not given_up:
             return item
         return Planned(service=item.service, life_ms=GIVEN_UP_LIFE_MS)
 
