@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from fencepost_chaos.faces import GrpcFace, Op, RecordedMailbox, RecordedSessions
-from fencepost_chaos.history import Call, Doomed, Log, now_ns
+from fencepost_chaos.history import Call, Doomed, Log, Mutation, Outcome, now_ns
 from fencepost_chaos.pursuit import pursued
 from fencepost_chaos.workload import Peer
 
@@ -19,6 +19,9 @@ from fencepost.sessions.v1 import sessions_pb2
 ASKED: Final = (1, 3)
 # Of the agents, how many leave so much that it is erased in more than one chunk.
 FULL_SHARE: Final = 0.25
+# Who goes on writing while it is deleted, and how much each at most.
+LATE_SENDERS: Final = 2
+LATE_MAX: Final = 8
 # Notes to itself, each a record and a key, to be erased both: together more rows than one chunk has.
 NOTES: Final = 105
 NOTES_AT_ONCE: Final = 35
@@ -63,10 +66,19 @@ class Deleter:
         )
         # What races is answered by the host, or refused: never both, never neither.
         await asyncio.gather(
-            pursued(lambda: self._sessions.delete_agent(ask)), *self._mail(f"{key}-late", agent, requests=1)
+            pursued(lambda: self._sessions.delete_agent(ask)),
+            *(self._go_on(f"{key}-late-{number}", agent) for number in range(LATE_SENDERS)),
         )
 
-    def _mail(self, prefix: str, agent: Peer, *, requests: int) -> list[asyncio.Task[None]]:
+    async def _go_on(self, prefix: str, agent: Peer) -> None:
+        """Ask and tell it more, one after the other, until that is refused: some calls meet the very closing."""
+        _, face = self._dice.choice(self._senders)
+        for number in range(LATE_MAX):
+            call = (Call.REQUEST, Call.SEND)[number % 2]
+            if (await self._one(face, call, f"{prefix}-{number}", agent)).outcome is Outcome.REFUSED:
+                return
+
+    def _mail(self, prefix: str, agent: Peer, *, requests: int) -> list[asyncio.Task[Mutation]]:
         """Begin to ask it so many times, and to tell it something."""
         calls = [*(Call.REQUEST for _ in range(requests)), Call.SEND]
         return [
@@ -75,9 +87,11 @@ class Deleter:
         ]
 
     @staticmethod
-    async def _one(face: GrpcFace, call: Call, op: str, to: Peer) -> None:
+    async def _one(face: GrpcFace, call: Call, op: str, to: Peer) -> Mutation:
         # By its UUID: its name may be refused as unknown once it is deleted.
-        await face.mutate(Op(op=op, call=call, target=to.agent_id, recipient=to.agent_id, body=f"{op} for {to.name}"))
+        return await face.mutate(
+            Op(op=op, call=call, target=to.agent_id, recipient=to.agent_id, body=f"{op} for {to.name}")
+        )
 
     async def _fill(self, key: str, agent: Peer, token: str) -> None:
         """Have the agent write much to itself and something to another, and read some of what it was sent."""
