@@ -15,16 +15,20 @@ from typing import Final
 from fencepost_chaos.history import Began, Call, History, Kill, Mutation, Outcome, Page, Rpc, Settled
 from fencepost_chaos.state import KIND_OF, OPERATION_OF, State, Stored
 
-from fencepost_mailbox.domain.values import Answer, FactKind, Kind
+from fencepost_mailbox.domain.deletion import Phase
+from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Origin, ReplyStatus
 
 # Refusals that a kill may cause: each says that nothing was written.
 ALLOWED_REFUSALS: Final = frozenset({"draining", "overloaded", "dependency_unavailable", "storage_error"})
 NOBODY_REFUSAL: Final = "not_found"
+# Of what is for an agent that is being deleted, or was.
+DELETED_REFUSAL: Final = "agent_deleted"
 CANCELLED_REFUSAL: Final = "key_cancelled"
 CURSOR_REFUSALS: Final = frozenset({"invalid_cursor", "expired_cursor"})
 # How late, at most, a process of a busy machine notices what happened: the end of a service, the end of a wait.
 NOTICED_LATE_NS: Final = 1_000_000_000
 WAIT_ENDED_LATE_NS: Final = 500_000_000
+_NEVER_NS: Final = 2**63
 
 
 class Broken(enum.StrEnum):
@@ -45,9 +49,14 @@ class Broken(enum.StrEnum):
     MISSED_WAKE = "a wait slept through a message"
     UNEXPECTED = "a call ended as none may"
     DIRECTORY = "the directory of agents is not what was answered"
+    UNANSWERED = "a request to a deleted agent was not answered by the host, once, as failed"
+    NOT_ERASED = "something of a deleted agent is left"
+    UNDEAD = "a deletion did not come to its end, or did not last"
 
 
-LOSSES: Final = frozenset({Broken.DAMAGED, Broken.LOST, Broken.CHANGED, Broken.UNDELIVERED, Broken.ACK_LOST})
+LOSSES: Final = frozenset(
+    {Broken.DAMAGED, Broken.LOST, Broken.CHANGED, Broken.UNDELIVERED, Broken.ACK_LOST, Broken.UNANSWERED}
+)
 DOUBLES: Final = frozenset({Broken.DOUBLED, Broken.EXPOSED_TWICE, Broken.UNASKED, Broken.LATE_ARRIVAL})
 
 
@@ -67,6 +76,8 @@ class Case:
     state: State
     by_id: dict[str, Stored] = field(default_factory=dict)
     by_body: dict[str, list[Stored]] = field(default_factory=lambda: defaultdict(list))
+    # Agents that were deleted, and since when that was asked for.
+    doomed: dict[str, int] = field(default_factory=dict)
 
     @classmethod
     def of(cls, history: History, state: State) -> Case:
@@ -74,7 +85,9 @@ class Case:
         case = cls(history=history, state=state)
         for record in state.records:
             case.by_id[record.record_id] = record
-            case.by_body[record.body].append(record)
+            if record.origin is not Origin.HOST:
+                case.by_body[record.body].append(record)
+        case.doomed.update((doomed.agent, doomed.at_ns) for doomed in history.doomed)
         return case
 
     def written(self, mutation: Mutation) -> Stored | None:
@@ -111,9 +124,9 @@ def damage(case: Case) -> Iterator[Violation]:
 
 
 def acknowledged_records_are_there(case: Case) -> Iterator[Violation]:
-    """What was acknowledged is on disk under its id, with exactly its content."""
+    """What was acknowledged is on disk under its id, with exactly its content; unless its recipient was deleted."""
     for mutation in case.history.mutations:
-        if mutation.outcome is not Outcome.DONE:
+        if mutation.outcome is not Outcome.DONE or mutation.recipient in case.doomed:
             continue
         record = case.by_id.get(mutation.record_id)
         if record is None:
@@ -131,7 +144,8 @@ def nothing_is_there_twice(case: Case) -> Iterator[Violation]:
         if len(records) > 1:
             yield Violation(broken=Broken.DOUBLED, text=f"{body[:12]}: {[record.record_id for record in records]}")
     for mutation in case.history.mutations:
-        if mutation.outcome is Outcome.DONE and mutation.again not in {"", mutation.record_id}:
+        allowed = {"", mutation.record_id} | ({DELETED_REFUSAL} if mutation.recipient in case.doomed else set())
+        if mutation.outcome is Outcome.DONE and mutation.again not in allowed:
             yield Violation(
                 broken=Broken.DOUBLED,
                 text=f"{_name(mutation)}: {mutation.record_id}, and made again under its key: {mutation.again}",
@@ -154,7 +168,8 @@ def nothing_is_there_that_was_denied(case: Case) -> Iterator[Violation]:
                 broken=broken, text=f"{_name(mutation)} was {mutation.outcome}: {record.record_id} is there"
             )
     for record in case.state.records:
-        if record.body not in sent:
+        # The host's answers for deleted agents are counted elsewhere; it has nothing else to say here.
+        if record.body not in sent and (record.origin is not Origin.HOST or record.kind is not Kind.REPLY):
             yield Violation(broken=Broken.UNASKED, text=f"nobody sent {record.record_id}")
 
 
@@ -164,7 +179,7 @@ def lost_answers_are_settled(case: Case) -> Iterator[Violation]:
     for mutation in case.history.mutations:
         if mutation.outcome is Outcome.UNCERTAIN:
             yield Violation(broken=Broken.UNSETTLED, text=f"{_name(mutation)}: {mutation.reason}")
-        if mutation.settled is not Settled.CANCELLED:
+        if mutation.settled is not Settled.CANCELLED or mutation.sender in case.doomed:
             continue
         if (mutation.sender, mutation.call, mutation.key) not in cancelled:
             yield Violation(broken=Broken.LATE_ARRIVAL, text=f"{_name(mutation)}: its cancellation is not on disk")
@@ -253,6 +268,8 @@ def everything_reaches_its_recipient(case: Case) -> Iterator[Violation]:
         for seen in page.records:
             shown[seen.record_id] = page.agent
             record = case.by_id.get(seen.record_id)
+            if record is None and page.agent in case.doomed:
+                continue
             if record is None:
                 yield Violation(broken=Broken.LOST, text=f"{seen.record_id} was shown and is not there")
             elif (record.body, record.sender, record.recipient) != (seen.body, seen.sender, page.agent):
@@ -323,6 +340,9 @@ def calls_end_as_they_may(case: Case) -> Iterator[Violation]:
     """A kill causes refusals that say so, and no others."""
     for mutation in case.history.mutations:
         allowed = ALLOWED_REFUSALS if mutation.recipient else ALLOWED_REFUSALS | {NOBODY_REFUSAL}
+        # Refused so before anybody asked for the deletion would be a lie.
+        if mutation.reason == DELETED_REFUSAL and mutation.returned_ns > case.doomed.get(mutation.recipient, _NEVER_NS):
+            continue
         if mutation.outcome is Outcome.REFUSED and mutation.reason not in allowed:
             yield Violation(broken=Broken.UNEXPECTED, text=f"{_name(mutation)}: refused as {mutation.reason}")
         if mutation.outcome is Outcome.DONE and not mutation.recipient:
@@ -335,6 +355,54 @@ def calls_end_as_they_may(case: Case) -> Iterator[Violation]:
             yield Violation(
                 broken=Broken.DIRECTORY,
                 text=f"{directed.call} {directed.key}: {directed.outcome} as {directed.reason}",
+            )
+
+
+def the_deleted_leave_nothing(case: Case) -> Iterator[Violation]:
+    """Each deletion is finished here, and nothing is kept of its agent but what it sent to others."""
+    places = Counter(record.recipient for record in case.state.records if record.recipient in case.doomed)
+    left = [f"{count} records for {agent}" for agent, count in places.items()]
+    left += [f"a key of {key.caller}" for key in case.state.keys if key.caller in case.doomed]
+    left += [f"{table} names {agent}" for agent, table in sorted(case.state.lives) if agent in case.doomed]
+    left += [f"{fact.name} of {record_id}" for record_id, fact in case.state.facts if record_id not in case.by_id]
+    for text in left:
+        yield Violation(broken=Broken.NOT_ERASED, text=text)
+    for agent in case.doomed:
+        phase = case.state.tombstones.get(agent)
+        if phase is not Phase.FINISHED:
+            yield Violation(broken=Broken.UNDEAD, text=f"{agent} is at {phase!r} in the mailbox")
+    for agent in case.state.tombstones.keys() - case.doomed.keys():
+        yield Violation(broken=Broken.UNDEAD, text=f"nobody deleted {agent}")
+
+
+def requests_to_the_deleted_are_answered(case: Case) -> Iterator[Violation]:
+    """Whoever asked an agent that was deleted has one reply, by the host, as failed; and nobody else has one.
+
+    Where the answer to the call itself was lost, and its record erased before it was settled, its caller knows that it
+    was written and not its id: the replies to such are counted.
+    """
+    replies: dict[str, list[Stored]] = defaultdict(list)
+    for record in case.state.records:
+        if record.kind is Kind.REPLY and record.origin is Origin.HOST:
+            replies[record.parent].append(record)
+    nameless: Counter[str] = Counter()
+    for mutation in case.history.mutations:
+        if mutation.call is not Call.REQUEST or mutation.recipient not in case.doomed:
+            continue
+        nameless[mutation.sender] += mutation.settled is Settled.ERASED
+        if mutation.outcome is not Outcome.DONE:
+            continue
+        found = [(one.recipient, one.status) for one in replies.pop(mutation.record_id, [])]
+        if found != [(mutation.sender, ReplyStatus.FAILED)]:
+            yield Violation(
+                broken=Broken.UNANSWERED, text=f"{_name(mutation)}: {mutation.record_id} has the answers {found}"
+            )
+    others = Counter(record.recipient for of_request in replies.values() for record in of_request)
+    for agent in sorted(others.keys() | nameless.keys()):
+        if others[agent] != nameless[agent]:
+            yield Violation(
+                broken=Broken.UNANSWERED,
+                text=f"{agent} has {others[agent]} more answers of the host, and {nameless[agent]} requests for them",
             )
 
 
@@ -351,6 +419,8 @@ CHECKS: Final[tuple[Callable[[Case], Iterator[Violation]], ...]] = (
     cursors_and_acknowledgements_hold,
     waits_wake,
     calls_end_as_they_may,
+    the_deleted_leave_nothing,
+    requests_to_the_deleted_are_answered,
 )
 
 
@@ -406,6 +476,7 @@ class Counts:
     settled_written: int
     settled_cancelled: int
     uncertain: int
+    deleted: int
     lost: int
     doubled: int
     out_of_order: int
@@ -418,7 +489,7 @@ def count(history: History, state: State, violations: list[Violation]) -> Counts
     done = [mutation for mutation in history.mutations if mutation.outcome is Outcome.DONE]
     settled_written = sum(
         mutation.settled is Settled.WRITTEN or (mutation.via == "mcp" and mutation.duplicate) for mutation in done
-    )
+    ) + sum(mutation.settled is Settled.ERASED for mutation in history.mutations)
     settled_cancelled = sum(
         mutation.settled is Settled.CANCELLED
         or (mutation.via == "mcp" and (mutation.sender, mutation.call, mutation.key) in cancelled)
@@ -436,6 +507,7 @@ def count(history: History, state: State, violations: list[Violation]) -> Counts
         settled_written=settled_written,
         settled_cancelled=settled_cancelled,
         uncertain=uncertain,
+        deleted=len(history.doomed),
         lost=lost,
         doubled=doubled,
         out_of_order=kinds[Broken.DISORDER],

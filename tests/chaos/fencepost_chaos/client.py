@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self
 
+from fencepost_chaos.deleter import Deleter
 from fencepost_chaos.faces import GrpcFace, RecordedMailbox, RecordedSessions, ShimFace
 from fencepost_chaos.history import Log
 from fencepost_chaos.hosts import Dispatcher, Operator
@@ -157,18 +158,22 @@ async def _hosts(configuration: Configuration, channels: Channels, log: Log) -> 
     parts: list[Dispatcher | Operator] = [
         Dispatcher(name=f"{name}-dispatcher", mailbox=service, faces=faces, log=log, seed=seed)
     ]
-    parts += [
-        Operator(
-            name=f"{name}-{victim.name}",
-            sessions=RecordedSessions(channels, person, client=name, log=log),
-            mailbox=RecordedMailbox(channels, person, client=name, log=log),
-            victim=victim,
-            project_id=configuration.project_id,
-            log=log,
-            seed=seed,
+    for victim in configuration.victims:
+        own = f"{name}-{victim.name}"
+        sessions = RecordedSessions(channels, person, client=name, log=log)
+        deleter = Deleter(name=own, sessions=sessions, channels=channels, senders=faces, log=log, seed=seed)
+        parts.append(
+            Operator(
+                name=own,
+                sessions=sessions,
+                mailbox=RecordedMailbox(channels, person, client=name, log=log),
+                deleter=deleter,
+                victim=victim,
+                project_id=configuration.project_id,
+                log=log,
+                seed=seed,
+            )
         )
-        for victim in configuration.victims
-    ]
     return parts
 
 

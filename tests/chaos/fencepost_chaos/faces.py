@@ -44,6 +44,7 @@ AGAIN_SHARE: Final = 0.1
 TOOL_CALL_S_MAX: Final = 90.0
 LINE_BYTES_MAX: Final = 4 * 1024 * 1024
 END_S_MAX: Final = 15.0
+ERASED_REFUSAL: Final = "agent_deleted"
 _PARKED: Final = frozenset({"Wait", "wait_agent"})
 
 
@@ -266,6 +267,13 @@ class GrpcFace:
         while asyncio.get_running_loop().time() < until:
             try:
                 answer = await self._mailbox.settle(ask)
+            except Refused as refused:
+                if refused.reason == ERASED_REFUSAL:
+                    # Its caller lives, so this speaks of the record: it was written, and its recipient deleted since.
+                    self._mailbox.settlements[op.op] = Settled.ERASED
+                    return _Ended(outcome=Outcome.REFUSED, reason=refused.reason)
+                await asyncio.sleep(AGAIN_PAUSE_S)
+                continue
             except FencepostError:
                 await asyncio.sleep(AGAIN_PAUSE_S)
                 continue
@@ -433,7 +441,9 @@ class ShimFace:
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
         for waiting in self._open.values():
-            waiting.set_exception(ConnectionError("the shim ended"))
+            # One whose caller gave up stays here until its answer comes.
+            if not waiting.done():
+                waiting.set_exception(ConnectionError("the shim ended"))
 
     async def _asked(self, method: str, params: dict[str, Any], call_id: str) -> dict[str, Any]:
         waiting: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()

@@ -41,6 +41,8 @@ class Settled(enum.StrEnum):
     NOT_ASKED = ""
     WRITTEN = "written"
     CANCELLED = "cancelled"
+    # Written, and erased since with the agent that it was for.
+    ERASED = "erased"
     UNSETTLED = "unsettled"
 
 
@@ -146,14 +148,27 @@ class Directed:
     """A keyed mutation of sessions, asked under the same key until it was answered."""
 
     client: str
-    call: str  # create | begin | update
+    call: str  # create | begin | update | delete
     key: str
     subject: str
     outcome: Outcome
     reason: str = ""
-    # The agent's id, its new generation, or its new provider.
+    # The agent's id, its new generation, its new provider, or its name where it is deleted.
     result: str = ""
     lost: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Doomed:
+    """An agent is about to be deleted under this key; whether that was answered is told by a Directed."""
+
+    client: str
+    key: str
+    agent: str
+    name: str
+    # What it could do until then, to be refused afterwards. The home is thrown away.
+    token: str
+    at_ns: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,9 +199,9 @@ class Kill:
     ready: bool = True
 
 
-Event = Began | Mutation | Page | Waited | Claimed | Directed | Rpc | Kill
+Event = Began | Mutation | Page | Waited | Claimed | Directed | Doomed | Rpc | Kill
 _KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (Began, Mutation, Page, Waited, Claimed, Directed, Rpc, Kill)
+    kind.__name__: kind for kind in (Began, Mutation, Page, Waited, Claimed, Directed, Doomed, Rpc, Kill)
 }
 
 
@@ -237,6 +252,7 @@ class History:
     waits: list[Waited] = field(default_factory=list)
     claims: list[Claimed] = field(default_factory=list)
     directed: list[Directed] = field(default_factory=list)
+    doomed: list[Doomed] = field(default_factory=list)
     rpcs: list[Rpc] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
 

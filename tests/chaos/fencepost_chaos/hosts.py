@@ -5,48 +5,26 @@ from __future__ import annotations
 import asyncio
 import random
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Final, TypeVar
+from collections.abc import Sequence
+from types import MappingProxyType
+from typing import Any, Final
 
+from fencepost_chaos.deleter import Deleter
 from fencepost_chaos.faces import GrpcFace, RecordedMailbox, RecordedSessions
 from fencepost_chaos.history import Claimed, Directed, Log, Outcome, now_ns
+from fencepost_chaos.pursuit import pursued
 from fencepost_chaos.workload import Peer, answer
 
 from fencepost.common.v1 import common_pb2
-from fencepost.errors import FencepostError, Refused
+from fencepost.errors import FencepostError
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2
 
-PURSUED_S_MAX: Final = 60.0
-PURSUE_PAUSE_S: Final = 0.1
 IDLE_PAUSE_S: Final = 0.03
 DIRECTORY_PAUSE_MS: Final = (5, 40)
-CREATED_MAX: Final = 150
+LIVING_MAX: Final = 50
+SHARES: Final = MappingProxyType({"create": 0.2, "begin": 0.3, "update": 0.3, "delete": 0.2})
 CLAIM_TERM_MS: Final = 600_000
-_MAY_RESEND: Final = frozenset({"draining", "overloaded", "dependency_unavailable", "storage_error"})
-
-T = TypeVar("T")
-
-
-async def pursued(call: Callable[[], Awaitable[T]]) -> T:
-    """Make a call whose repetition changes nothing more, until it is answered.
-
-    Raises:
-        Refused: the answer was no, for another reason than that the service could not be asked.
-        FencepostError: there was no answer within PURSUED_S_MAX.
-    """
-    clock = asyncio.get_running_loop().time
-    until = clock() + PURSUED_S_MAX
-    while True:
-        try:
-            return await call()
-        except Refused as refused:
-            if refused.reason not in _MAY_RESEND or clock() > until:
-                raise
-        except FencepostError:
-            if clock() > until:
-                raise
-        await asyncio.sleep(PURSUE_PAUSE_S)
 
 
 class Dispatcher:
@@ -119,7 +97,7 @@ class Dispatcher:
 
 
 class Operator:
-    """Creates agents, changes one, and begins lives of it, one keyed call after the other."""
+    """Creates agents and deletes them, changes one, and begins lives of it, one keyed call after the other."""
 
     def __init__(
         self,
@@ -127,6 +105,7 @@ class Operator:
         name: str,
         sessions: RecordedSessions,
         mailbox: RecordedMailbox,
+        deleter: Deleter,
         victim: Peer,
         project_id: str,
         log: Log,
@@ -135,12 +114,14 @@ class Operator:
         self._name = name
         self._sessions = sessions
         self._mailbox = mailbox
+        self._deleter = deleter
         self._victim = victim
         self._project_id = project_id
         self._log = log
         self._dice = random.Random(f"{seed} {name}")
         self._count = 0
-        self._created = 0
+        # Agents that were created and are not deleted yet.
+        self._living: list[Peer] = []
         self._stopping = asyncio.Event()
 
     def stop(self) -> None:
@@ -149,11 +130,13 @@ class Operator:
 
     async def run(self) -> None:
         """Work until stopped."""
-        calls = {"create": self._create, "begin": self._begin, "update": self._update}
+        calls = {"create": self._create, "begin": self._begin, "update": self._update, "delete": self._delete}
         while not self._stopping.is_set():
-            call = self._dice.choices(tuple(calls), (0.2, 0.4, 0.4))[0]
-            if call == "create" and self._created >= CREATED_MAX:
-                call = "begin"
+            call = self._dice.choices(tuple(calls), [SHARES[name] for name in calls])[0]
+            if not self._living:
+                call = "create"
+            elif call == "create" and len(self._living) >= LIVING_MAX:
+                call = "delete"
             self._count += 1
             key, losses = f"{self._name}-{call}-{self._count}", self._sessions.losses
             subject, result, outcome, reason = self._victim.agent_id, "", Outcome.DONE, ""
@@ -176,12 +159,17 @@ class Operator:
             await asyncio.sleep(self._dice.uniform(*DIRECTORY_PAUSE_MS) / 1000)
 
     async def _create(self, key: str) -> tuple[str, str]:
-        self._created += 1
         ask = sessions_pb2.CreateAgentRequest(
             idempotency_key=key, project_id=self._project_id, name=key, role=common_pb2.ROLE_AGENT
         )
         created = await pursued(lambda: self._sessions.create_agent(ask))
+        self._living.append(Peer(name=key, agent_id=created.agent.agent_id))
         return key, created.agent.agent_id
+
+    async def _delete(self, key: str) -> tuple[str, str]:
+        agent = self._living.pop(self._dice.randrange(len(self._living)))
+        await self._deleter.delete(key, agent)
+        return agent.agent_id, agent.name
 
     async def _begin(self, key: str) -> tuple[str, str]:
         ask = sessions_pb2.BeginGenerationRequest(idempotency_key=key, agent_id=self._victim.agent_id)

@@ -8,11 +8,13 @@ import os
 import re
 import signal
 import sys
+import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from fencepost_chaos.history import Kill, Log, now_ns
-from fencepost_chaos.plan import Planned
+from fencepost_chaos.plan import Planned, once_more
 
 from fencepost.home import Home
 from fencepost_kit.probe import until_ready
@@ -22,8 +24,13 @@ READY_S_MAX: Final = 30.0
 # How long an armed process may live without reaching its point, once it is ready.
 POINT_S_MAX: Final = 8.0
 STOP_S_MAX: Final = 20.0
-# A point that was not reached is planned once more, so many times.
-POINT_ATTEMPTS_MAX: Final = 3
+# A point that was not reached is tried once more, at its first hit; after so many times without one it is given up.
+POINT_ATTEMPTS_MAX: Final = 2
+# How long a keeper waits, all in all, for points that are not reached: some time, and a little more for each kill.
+WAITS_S_BASE: Final = 24.0
+WAITS_S_A_KILL: Final = 0.3
+# How long a process lives that was armed at a point that is given up.
+GIVEN_UP_LIFE_MS: Final = 300
 PROBE_S_MAX: Final = 30.0
 NO_SUCH_POINT: Final = "chaos.no_such_point"
 LOG_CHARS: Final = 3_000
@@ -143,19 +150,33 @@ class Keeper:
         self._service = service
         self._items = list(items)
         self._log = log
-        self._attempts: dict[Planned, int] = {}
+        self._waits_s = WAITS_S_BASE + WAITS_S_A_KILL * len(self._items)
+        # How often a point was waited for in vain, one time after the other.
+        self._attempts: Counter[str] = Counter()
         self.missed: list[str] = []
+        # Planned when the time for waiting was over.
+        self.untried: set[str] = set()
 
     async def run(self) -> None:
         """Kill as planned, the last time leaving the service as it is before its restart; then start it for good."""
         first = True
         while self._items:
-            item = self._items.pop(0)
+            item = self._reachable(self._items.pop(0))
             if not first:
                 await self._service.spawn(fault=item.fault)
             first = False
             await (self._at_point(item) if item.point else self._at_random(item))
         await self.restore()
+
+    def _reachable(self, item: Planned) -> Planned:
+        """Return the item, or a kill at another moment where its point is given up."""
+        given_up = item.point in self.missed
+        if item.point and not given_up and self._waits_s <= 0:
+            given_up = True
+            self.untried.add(item.point)
+        if not given_up:
+            return item
+        return Planned(service=item.service, life_ms=GIVEN_UP_LIFE_MS)
 
     async def restore(self) -> None:
         """Have it running with nothing armed."""
@@ -172,15 +193,18 @@ class Keeper:
     async def _at_point(self, item: Planned) -> None:
         service = self._service
         ready = await service.ready()
-        if ready and not await service.ends_within(POINT_S_MAX):
+        began = time.monotonic()
+        if ready and not await service.ends_within(min(POINT_S_MAX, self._waits_s)):
             # Nobody came by: a kill all the same, and another try at the point.
             self._log.add(Kill(service=service.name, at_ns=await service.kill()))
-            self._attempts[item] = self._attempts.get(item, 1) + 1
-            if self._attempts[item] > POINT_ATTEMPTS_MAX:
+            self._waits_s -= time.monotonic() - began
+            self._attempts[item.point] += 1
+            if self._attempts[item.point] >= POINT_ATTEMPTS_MAX:
                 self.missed.append(item.point)
             else:
-                self._items.append(item)
+                self._items += once_more(item)
             return
         if service.process.returncode != -signal.SIGKILL:
             raise Ended(f"{service.name} ended with {service.process.returncode}, not by its fault\n{service.tail()}")
+        self._attempts[item.point] = 0
         self._log.add(Kill(service=service.name, at_ns=now_ns(), point=item.point, ready=ready))

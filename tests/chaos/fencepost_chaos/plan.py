@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -12,15 +12,64 @@ from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
 
 # After a restart, how long a service lives until it is killed at a random moment.
 LIFE_MS: Final = (100, 3_500)
-# At which hit of a point its process dies; now and then so early that it falls into the start of the process.
-TURN_MAX: Final = MappingProxyType({MAILBOX: 60, SESSIONS: 5, MCP_EDGE: 8})
+# Now and then a process dies so early that it falls into its start.
 EARLY_TURN_MAX: Final = 2
 EARLY_SHARE: Final = 0.15
 # How the random kills are shared out.
 WEIGHTS: Final = MappingProxyType({MAILBOX: 5, SESSIONS: 2, MCP_EDGE: 3})
+ARMED_SHARE: Final = 0.5
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Reach:
+    """How the workload comes by a fault point, and at which of its hits, at most, a process may be planned to die.
+
+    A point that is reached a few times a second bears no high turn: its process would be waited for.
+    """
+
+    by: str
+    turn_max: int
+
+
+_MAIL: Final = Reach(by="every send, request, reply, acknowledgement and claim", turn_max=60)
+_DIRECTORY: Final = Reach(by="every creation, life, update and deletion of an agent", turn_max=5)
+_TOKEN: Final = Reach(by="every creation and life of an agent", turn_max=5)
+_TOOL: Final = Reach(by="every tool call of the two shims that writes", turn_max=8)
+_DELETION: Final = Reach(by="every deletion of an agent", turn_max=2)
 # Reached only by a process that starts while somebody waits to learn of a call that its predecessor lost.
 NEEDS_A_LOSS: Final = "mcp_edge.settle.before"
-ARMED_SHARE: Final = 0.5
+LEAVES_A_LOSS: Final = "mcp_edge.call.after"
+# Every fault point of the services: a new one needs a workload that reaches it.
+REACHED: Final = MappingProxyType(
+    {
+        "mailbox.answer.before": _MAIL,
+        "mailbox.begin.after": _MAIL,
+        "mailbox.commit.after": _MAIL,
+        "mailbox.commit.before": _MAIL,
+        "mailbox.deletion.closed": _DELETION,
+        "mailbox.deletion.told": _DELETION,
+        "mailbox.erasure.chunk": Reach(by="the deletion of an agent that wrote much to itself", turn_max=1),
+        "mailbox.erasure.ended": _DELETION,
+        LEAVES_A_LOSS: _TOOL,
+        "mcp_edge.call.before": _TOOL,
+        NEEDS_A_LOSS: Reach(by="the first start after a kill during a tool call that writes", turn_max=1),
+        "sessions.answer.before": _DIRECTORY,
+        "sessions.begin.after": _DIRECTORY,
+        "sessions.commit.after": _DIRECTORY,
+        "sessions.commit.before": _DIRECTORY,
+        "sessions.credential.committed": _TOKEN,
+        "sessions.credential.offered": _TOKEN,
+        "sessions.credential.placed": _TOKEN,
+        "sessions.deletion.begun": _DELETION,
+        "sessions.deletion.finished": _DELETION,
+    }
+)
+# Each is planned right behind the one before it: what kills there leaves the loss that the last one needs.
+TOGETHER: Final = frozenset({LEAVES_A_LOSS, "mcp_edge.call.before", NEEDS_A_LOSS})
+
+
+class Unreachable(Exception):
+    """A service has a fault point that no workload is known to reach."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,12 +90,16 @@ class Planned:
 def plan(*, kills: int, seed: str, points: Mapping[str, Sequence[str]]) -> dict[str, list[Planned]]:
     """Return the kills of each service, in their order.
 
-    Half of them are at fault points, each point in its turn and each at least once where there are kills enough; the
-    first of each service comes at a random moment, because the process that is running then has nothing armed.
+    Half of them are at fault points, each point in its turn and each at least once where there are kills enough; where
+    there are not, the seed decides which are left out. The first of each service comes at a random moment, because the
+    process that is running then has nothing armed.
+
+    Raises:
+        Unreachable: nothing would ever come by a point, and its kill be waited for in vain.
     """
     dice = random.Random(f"{seed} plan")
     services = sorted(points)
-    named = [(service, point) for service in services for point in sorted(points[service])]
+    named = _in_some_order(dice, [(service, point) for service in services for point in sorted(points[service])])
     firsts = [_at_random(dice, service) for service in services][:kills]
     left = kills - len(firsts)
     armed_count = min(left, max(len(named), round(kills * ARMED_SHARE)))
@@ -66,16 +119,35 @@ def plan(*, kills: int, seed: str, points: Mapping[str, Sequence[str]]) -> dict[
     }
 
 
+def once_more(item: Planned) -> list[Planned]:
+    """Return the kills by which a point that was not reached is tried again: at its first hit."""
+    again = replace(item, turn=1)
+    if item.point != NEEDS_A_LOSS:
+        return [again]
+    return [Planned(service=item.service, point=LEAVES_A_LOSS), again]
+
+
+def _in_some_order(dice: random.Random, named: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Shuffle points; those that belong together stay so."""
+    unknown = sorted(point for _, point in named if point not in REACHED)
+    if unknown:
+        raise Unreachable(f"no workload is known to reach the fault point {', '.join(unknown)}: see plan.REACHED")
+    together = [pair for pair in named if pair[1] in TOGETHER]
+    groups = [[pair] for pair in named if pair[1] not in TOGETHER] + ([together] if together else [])
+    dice.shuffle(groups)
+    return [pair for group in groups for pair in group]
+
+
 def _at_random(dice: random.Random, service: str) -> Planned:
     return Planned(service=service, life_ms=dice.randint(*LIFE_MS))
 
 
 def _at_point(dice: random.Random, service: str, point: str) -> Planned:
+    turn_max = REACHED[point].turn_max
     early = dice.random() < EARLY_SHARE
-    turn = dice.randint(1, EARLY_TURN_MAX if early else TURN_MAX[service])
-    if point == NEEDS_A_LOSS:
-        turn = 1
-    return Planned(service=service, point=point, turn=turn)
+    return Planned(
+        service=service, point=point, turn=dice.randint(1, min(turn_max, EARLY_TURN_MAX) if early else turn_max)
+    )
 
 
 def _mixed(dice: random.Random, armed: list[Planned], random_ones: list[Planned]) -> list[Planned]:

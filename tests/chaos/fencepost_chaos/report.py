@@ -32,6 +32,7 @@ class Report:
     pages: int
     claimed: int
     directory_calls: int
+    answered_by_the_host: int
 
     @property
     def good(self) -> bool:
@@ -49,6 +50,7 @@ class Report:
         share = counts.kills_while_a_call_was_open / max(1, counts.kills)
         clients = f"{len(self.clients)} clients: {', '.join(self.clients)}"
         done = f"{self.pages} pages, {self.claimed} claims, {self.directory_calls} calls to the directory"
+        deleted = f"{counts.deleted}, {self.answered_by_the_host} requests to them answered by the host"
         settled = f"settled written {counts.settled_written}, settled cancelled {counts.settled_cancelled}"
         broken = f"lost {counts.lost}, doubled {counts.doubled}, out of order {counts.out_of_order}"
         cut = f"{counts.kills_while_a_call_was_open} ({share:.0%}), parked waits not counted"
@@ -58,6 +60,7 @@ class Report:
             f"  kills while a call was open  {cut}",
             f"  acknowledged                 {counts.acknowledged}; {done}",
             f"  lost answers                 {counts.lost_answers}: {settled}, uncertain {counts.uncertain}",
+            f"  agents deleted               {deleted}",
             f"  made again under their key   {self.repeats_of_a_key}",
             f"  {broken}, other violations {counts.other}",
             "  kills by place:",

@@ -14,13 +14,16 @@ from typing import Final
 from fencepost_chaos.history import Call
 
 from fencepost_kit.ids import uuid_text
-from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Operation
+from fencepost_mailbox.domain.deletion import Phase
+from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Operation, Origin, ReplyStatus
 
 _PREFIX: Final = {Kind.INFORMATION: "inf_", Kind.REQUEST: "ask_", Kind.REPLY: "rep_", Kind.NOTICE: "ntc_"}
 KIND_OF: Final = MappingProxyType({Call.SEND: Kind.INFORMATION, Call.REQUEST: Kind.REQUEST, Call.REPLY: Kind.REPLY})
 OPERATION_OF: Final = MappingProxyType(
     {Call.SEND: Operation.SEND, Call.REQUEST: Operation.REQUEST, Call.REPLY: Operation.REPLY}
 )
+# Where else an agent is named that must be forgotten with it.
+_LIVES: Final = (("claim", "recipient"), ("generation_floor", "agent_id"), ("reader", "agent_id"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +40,8 @@ class Stored:
     acknowledged: bool
     exposed: bool
     answer: Answer
+    origin: Origin = Origin.AGENT
+    status: ReplyStatus = ReplyStatus.NONE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +62,10 @@ class State:
     keys: tuple[StoredKey, ...] = ()
     # (record id, fact) -> how many times it was noted.
     facts: Mapping[tuple[str, FactKind], int] = field(default_factory=dict)
+    # Deleted agents, and how far the deletion of each has come.
+    tombstones: Mapping[str, Phase] = field(default_factory=dict)
+    # (agent, table): what is kept about an agent beside records and keys.
+    lives: frozenset[tuple[str, str]] = frozenset()
     # What PRAGMA integrity_check says.
     integrity: str = "ok"
 
@@ -72,8 +81,8 @@ def load(path: Path) -> State:
         names: dict[bytes, str] = {}
         records = []
         for row in connection.execute(
-            "SELECT record_id, sequence, kind, sender, recipient, parent_id, body, acknowledged, exposed, answer"
-            " FROM record ORDER BY sequence"
+            "SELECT record_id, sequence, kind, sender, recipient, parent_id, body, acknowledged, exposed, answer,"
+            " origin, status FROM record ORDER BY sequence"
         ):
             kind = Kind(row[2])
             names[row[0]] = _PREFIX[kind] + row[0].hex()
@@ -89,6 +98,8 @@ def load(path: Path) -> State:
                     acknowledged=bool(row[7]),
                     exposed=bool(row[8]),
                     answer=Answer(row[9]),
+                    origin=Origin(row[10]),
+                    status=ReplyStatus(row[11]),
                 )
             )
         keys = tuple(
@@ -99,4 +110,14 @@ def load(path: Path) -> State:
             (names.get(row[0], row[0].hex()), FactKind(row[1])): row[2]
             for row in connection.execute("SELECT record_id, fact, count(*) FROM fact GROUP BY record_id, fact")
         }
-    return State(records=tuple(records), keys=keys, facts=facts, integrity=integrity)
+        tombstones = {
+            _agent(row[0]): Phase(row[1]) for row in connection.execute("SELECT agent_id, phase FROM tombstone")
+        }
+        lives = frozenset(
+            (_agent(row[0]), table)
+            for table, column in _LIVES
+            for row in connection.execute(f"SELECT DISTINCT {column} FROM {table}")
+        )
+    return State(
+        records=tuple(records), keys=keys, facts=facts, tombstones=tombstones, lives=lives, integrity=integrity
+    )

@@ -13,6 +13,7 @@ from fencepost_chaos.history import (
     Call,
     Claimed,
     Directed,
+    Doomed,
     History,
     Kill,
     Mutation,
@@ -26,10 +27,12 @@ from fencepost_chaos.history import (
 )
 from fencepost_chaos.state import State, Stored, StoredKey
 
-from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Operation
+from fencepost_mailbox.domain.deletion import Phase
+from fencepost_mailbox.domain.values import Answer, FactKind, Kind, Operation, Origin, ReplyStatus
 
 ANN: Final = "agent-ann"
 BOB: Final = "agent-bob"
+CY: Final = "agent-cy"
 SECOND: Final = 1_000_000_000
 
 
@@ -126,6 +129,77 @@ def state(**parts: Any) -> State:
 
 def found(seen_: History, kept: State) -> set[Broken]:
     return {violation.broken for violation in audit(seen_, kept)}
+
+
+# --- cy, who is deleted at 500 -----------------------------------------------------------------------------------
+
+
+DOOMED: Final = Doomed(client="op", key="k", agent=CY, name="cy", token="fp_", at_ns=500)
+
+
+def told(number: int, **changes: Any) -> Mutation:
+    """Information for cy, of which nothing is left."""
+    return sent(number, recipient=CY, **changes)
+
+
+def asked_of_cy(number: int, **changes: Any) -> Mutation:
+    return told(number, call=Call.REQUEST, **{"record_id": f"ask_{number}", **changes})
+
+
+def host_reply(number: int, **changes: Any) -> Stored:
+    """The host's answer to asked_of_cy(number)."""
+    values: dict[str, Any] = {
+        "record_id": f"rep_{number}",
+        "sequence": 100 + number,
+        "kind": Kind.REPLY,
+        "sender": "",
+        "recipient": ANN,
+        "parent": f"ask_{number}",
+        "body": digest("what the host says"),
+        "origin": Origin.HOST,
+        "status": ReplyStatus.FAILED,
+    }
+    return stored(number, **values | changes)
+
+
+def seen_by_ann(number: int) -> Seen:
+    """host_reply(number) as a page shows it."""
+    return seen(100 + number, record_id=f"rep_{number}", body=digest("what the host says"), sender="")
+
+
+def deleted(*mutations: Mutation, records: tuple[Stored, ...] = (), **kept: Any) -> tuple[History, State]:
+    """cy's deletion: what was sent to it, and what is there at its end beside what is always there."""
+    seen_ = history(
+        mutations=[*history().mutations, *mutations], doomed=[DOOMED], pages=[*history().pages, *kept.pop("pages", [])]
+    )
+    kept = {"tombstones": {CY: Phase.FINISHED}} | kept
+    return seen_, state(records=(*state().records, *records), **kept)
+
+
+LATE: Final[dict[str, Any]] = {"outcome": Outcome.REFUSED, "reason": "agent_deleted", "record_id": ""}
+
+
+def test_an_honest_deletion_is_not_complained_of() -> None:
+    mutations = [
+        told(4, again="agent_deleted"),
+        asked_of_cy(5),
+        asked_of_cy(6),
+        asked_of_cy(7, settled=Settled.ERASED, **LATE),
+        asked_of_cy(8, **LATE),
+        sent(9, sender=CY, client="op"),
+        cancelled(10, sender=CY, client="op"),
+        told(11, sender=CY),
+    ]
+    records = (host_reply(5), host_reply(6), host_reply(7), stored(9, sender=CY))
+    pages = [
+        page(9, seen(9, sender=CY)),
+        page(10, ack="ack-9"),
+        # What cy read of its own notes, and what ann reads of the host.
+        page(11, seen(11, sender=CY), client="op", agent=CY),
+        page(12, *(seen_by_ann(number) for number in (5, 6, 7)), client="ann", agent=ANN),
+        page(13, client="ann", agent=ANN, ack="ack-12"),
+    ]
+    assert not audit(*deleted(*mutations, records=records, pages=pages))
 
 
 def test_an_honest_history_is_not_complained_of() -> None:
@@ -310,6 +384,71 @@ LIES: Final[dict[str, tuple[Broken, Callable[[], tuple[History, State]]]]] = {
             history(directed=[Directed(client="op", call="begin", key="k", subject=ANN, outcome=Outcome.UNCERTAIN)]),
             state(),
         ),
+    ),
+    "mail for a deleted agent is left": (
+        Broken.NOT_ERASED,
+        lambda: deleted(told(4), records=(stored(4, recipient=CY),)),
+    ),
+    "a key of a deleted agent is left": (
+        Broken.NOT_ERASED,
+        lambda: deleted(keys=(StoredKey(caller=CY, operation=Operation.SEND, key="k", cancelled=False),)),
+    ),
+    "a life of a deleted agent is left": (
+        Broken.NOT_ERASED,
+        lambda: deleted(lives=frozenset({(CY, "generation_floor")})),
+    ),
+    "a fact of an erased record is left": (
+        Broken.NOT_ERASED,
+        lambda: deleted(told(4), facts={("inf_4", FactKind.EXPOSED): 1}),
+    ),
+    "a deletion stands still": (Broken.UNDEAD, lambda: deleted(tombstones={CY: Phase.ERASED})),
+    "a deletion is not known": (Broken.UNDEAD, lambda: deleted(tombstones={})),
+    "somebody is deleted whom nobody deleted": (
+        Broken.UNDEAD,
+        lambda: deleted(tombstones={CY: Phase.FINISHED, ANN: Phase.ERASING}),
+    ),
+    "a request to a deleted agent has no answer": (Broken.UNANSWERED, lambda: deleted(asked_of_cy(5))),
+    "a request to a deleted agent has two answers": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5), records=(host_reply(5), host_reply(5, record_id="rep_9", sequence=109))),
+    ),
+    "the host answered another than who asked": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5), records=(host_reply(5, recipient=BOB),)),
+    ),
+    "the host says that a deleted agent did it": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5), records=(host_reply(5, status=ReplyStatus.DONE),)),
+    ),
+    "a deleted agent answered for itself": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5), records=(host_reply(5, origin=Origin.AGENT, sender=CY),)),
+    ),
+    "the host answered what nobody asked": (Broken.UNANSWERED, lambda: deleted(records=(host_reply(5),))),
+    "a request was refused and answered": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5, **LATE), records=(host_reply(5),)),
+    ),
+    "a request was written and erased without an answer": (
+        Broken.UNANSWERED,
+        lambda: deleted(asked_of_cy(5, settled=Settled.ERASED, **LATE)),
+    ),
+    "the host's answer reached nobody": (
+        Broken.UNDELIVERED,
+        lambda: deleted(asked_of_cy(5), records=(host_reply(5),), pages=[page(1, client="ann", agent=ANN)]),
+    ),
+    "the host wrote a notice to nobody's request": (
+        Broken.UNASKED,
+        lambda: deleted(records=(host_reply(5, kind=Kind.NOTICE),)),
+    ),
+    "what a deleted agent sent to others is gone": (Broken.LOST, lambda: deleted(sent(9, sender=CY))),
+    "an agent was called deleted before it was": (
+        Broken.UNEXPECTED,
+        lambda: deleted(asked_of_cy(4, **LATE)),
+    ),
+    "an agent was called deleted that lives": (
+        Broken.UNEXPECTED,
+        lambda: deleted(sent(9, **LATE)),
     ),
     "the database is damaged": (Broken.DAMAGED, lambda: (history(), state(integrity="row 7 missing from index"))),
 }

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 import pytest
 from fencepost_chaos.auditor import Broken
-from fencepost_chaos.directory import Known, audit_directory
+from fencepost_chaos.directory import Asked, Known, audit_deleted, audit_directory
 from fencepost_chaos.history import Directed, Outcome
 
 
@@ -40,3 +41,45 @@ def test_a_directory_that_is_as_it_was_answered_is_not_complained_of() -> None:
 )
 def test_a_change_that_is_lost_or_doubled_is_found(changes: list[Directed], agents: list[Known]) -> None:
     assert {violation.broken for violation in audit_directory(changes, agents)} == {Broken.DIRECTORY}
+
+
+DELETED: Final = change("delete", "id-new", "new")
+AGAIN: Final = Known(agent_id="id-other", name="new", generation=1, provider="")
+ASKED: Final = Asked(
+    agent_id="id-new",
+    ended=True,
+    shown="not_found",
+    caller="unauthenticated",
+    reader="unauthenticated",
+    sending="agent_deleted",
+    folder=False,
+)
+
+
+def test_an_agent_that_was_deleted_may_be_missing() -> None:
+    assert not list(audit_directory([CREATED, DELETED], []))
+    assert not list(audit_deleted([ASKED]))
+
+
+@pytest.mark.requirement("chaos.the-auditor-finds-each-broken-promise")
+@pytest.mark.parametrize("agents", [[NEW], [AGAIN]])
+def test_an_agent_that_is_there_after_its_deletion_is_found(agents: list[Known]) -> None:
+    assert {violation.broken for violation in audit_directory([CREATED, DELETED], agents)} == {Broken.UNDEAD}
+
+
+@pytest.mark.requirement("chaos.the-auditor-finds-each-broken-promise")
+@pytest.mark.parametrize(
+    ("lie", "broken"),
+    [
+        ({"ended": False}, Broken.UNDEAD),
+        ({"shown": "nothing"}, Broken.UNDEAD),
+        ({"sending": "nothing"}, Broken.UNDEAD),
+        ({"sending": "not_found"}, Broken.UNDEAD),
+        ({"caller": "nothing"}, Broken.NOT_ERASED),
+        ({"reader": "nothing"}, Broken.NOT_ERASED),
+        ({"reader": "stale_generation"}, Broken.NOT_ERASED),
+        ({"folder": True}, Broken.NOT_ERASED),
+    ],
+)
+def test_what_a_deleted_agent_can_still_do_is_found(lie: dict[str, Any], broken: Broken) -> None:
+    assert [violation.broken for violation in audit_deleted([ASKED, replace(ASKED, **lie)])] == [broken]

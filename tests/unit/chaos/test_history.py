@@ -9,6 +9,7 @@ from fencepost_chaos.history import (
     Call,
     Claimed,
     Directed,
+    Doomed,
     Event,
     History,
     Kill,
@@ -53,6 +54,7 @@ EVENTS: tuple[Event, ...] = (
     Waited(client="c", agent="a", invoked_ns=1, returned_ns=2, outcome=Outcome.DONE, timed_out=True),
     Claimed(client="d", key="k", token="t", record_id="ask_1", at_ns=1),
     Directed(client="d", call="begin", key="k", subject="a", outcome=Outcome.DONE, result="2"),
+    Doomed(client="d", key="k", agent="a", name="n", token="t", at_ns=1),
     Rpc(client="c", services=("mailbox", "mcp_edge"), method="Send", began_ns=1, ended_ns=2, lost=True),
     Kill(service="mailbox", at_ns=5, point="mailbox.commit.after", ready=False),
 )
@@ -85,6 +87,7 @@ def test_a_history_has_each_event_in_its_place(tmp_path: Path) -> None:
         history.waits,
         history.claims,
         history.directed,
+        history.doomed,
         history.rpcs,
         history.kills,
     )
