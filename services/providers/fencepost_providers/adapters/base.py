@@ -203,4 +203,3 @@ class Adapter(Protocol):
     def log_file(self, plan: LaunchPlan) -> str:
         """Return where the program's own output goes; empty where it is not kept."""
         ...
-

@@ -160,7 +160,7 @@ class TurnBinding:
     mode: Mode
 
 
-# --- what a submission came to: exactly one of the four -----------------------------------------------------------------
+# --- what a submission came to: exactly one of the four ---------------------------------------------------------------
 
 
 class Again(enum.Enum):
@@ -279,7 +279,7 @@ class RowKind(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Row:
-    """Something that happened in a conversation, in one shape for every program. Text is at most ROW_BYTES_MAX bytes."""
+    """Something that happened in a conversation, the same shape for every program; text up to ROW_BYTES_MAX bytes."""
 
     kind: RowKind
     text: str = ""
