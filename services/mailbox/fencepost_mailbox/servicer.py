@@ -15,7 +15,7 @@ from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost_kit.guard import Call, Rule
 from fencepost_kit.identity import Role
 from fencepost_kit.ids import uuid_bytes, uuid_text
-from fencepost_kit.refusal import Draining
+from fencepost_kit.refusal import Draining, Overloaded
 from fencepost_mailbox import translate
 from fencepost_mailbox.domain.values import UNCERTAIN_LISTED_MAX, WAIT_MS_MAX
 from fencepost_mailbox.events import EventWatch
@@ -39,6 +39,7 @@ _READERS: Final = _AGENTS | {Role.OPERATOR}
 _EVERYBODY: Final = frozenset(Role)
 _SERVICES: Final = frozenset({Role.SERVICE})
 _HOSTS: Final = frozenset({Role.SERVICE, Role.OPERATOR})
+_PERSONS: Final = frozenset({Role.OPERATOR})
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
@@ -48,6 +49,8 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Receive": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
         "Wait": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
         "Reply": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
+        "Withdraw": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
+        "Prompt": Rule(roles=_PERSONS, deadline_ms_max=CALL_MS_MAX),
         "SettleKey": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "GetRecord": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "ListRecords": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
@@ -57,6 +60,10 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Claim": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Release": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Finish": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "RecordOutcome": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "ResolveDelivery": Rule(roles=_PERSONS, deadline_ms_max=CALL_MS_MAX),
+        "ReportOwners": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "ListBindings": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "WatchEvents": Rule(roles=_READERS, deadline_ms_max=STREAM_MS_MAX),
         "WatchWork": Rule(roles=_SERVICES, deadline_ms_max=STREAM_MS_MAX),
     }
@@ -160,6 +167,24 @@ class MailboxServicer:
     async def Finish(self, request: pb.FinishRequest, call: Call) -> pb.FinishResponse:
         token, outcome = translate.token_of(request.token), translate.outcome_of(request.outcome)
         return translate.finish_response(await self._finish(token, request.generation, outcome, request.evidence))
+
+    async def Withdraw(self, request: pb.WithdrawRequest, call: Call) -> pb.WithdrawResponse:
+        raise Overloaded("Withdraw is not carried out yet; nothing was written")
+
+    async def Prompt(self, request: pb.PromptRequest, call: Call) -> pb.PromptResponse:
+        raise Overloaded("Prompt is not carried out yet; nothing was written")
+
+    async def RecordOutcome(self, request: pb.RecordOutcomeRequest, call: Call) -> pb.RecordOutcomeResponse:
+        raise Overloaded("RecordOutcome is not carried out yet; nothing was written")
+
+    async def ResolveDelivery(self, request: pb.ResolveDeliveryRequest, call: Call) -> pb.ResolveDeliveryResponse:
+        raise Overloaded("ResolveDelivery is not carried out yet; nothing was written")
+
+    async def ReportOwners(self, request: pb.ReportOwnersRequest, call: Call) -> pb.ReportOwnersResponse:
+        raise Overloaded("ReportOwners is not carried out yet; nothing was written")
+
+    async def ListBindings(self, request: pb.ListBindingsRequest, call: Call) -> pb.ListBindingsResponse:
+        raise Overloaded("ListBindings is not carried out yet; nothing was written")
 
     async def WatchEvents(self, request: pb.WatchEventsRequest, call: Call) -> AsyncIterator[pb.WatchEventsResponse]:
         agent_id = translate.optional_uuid(request.agent_id)
