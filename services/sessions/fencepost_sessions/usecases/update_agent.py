@@ -1,4 +1,4 @@
-"""UpdateAgent: another name, role, provider or workspace."""
+"""UpdateAgent: another name, role, provider or workspace, other launch settings, or whether it is to run."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from fencepost_kit import logs
 from fencepost_sessions.domain.agents import Agent, AgentChange, changed, provider_name
 from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes
+from fencepost_sessions.domain.launch import NO_CHANGE, LaunchChange, desired_state, running_content
 from fencepost_sessions.domain.limits import QUARANTINE_MS
 from fencepost_sessions.domain.names import ReleasedName, agent_name
 from fencepost_sessions.domain.paths import workspace_path
@@ -22,7 +23,7 @@ _log = logs.get(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateAgent:
-    """The request as it came; None leaves a field as it is."""
+    """The request as it came; None leaves a field as it is, and so does desired 0."""
 
     idempotency_key: str
     agent_id: str
@@ -30,6 +31,8 @@ class UpdateAgent:
     role: int | None
     provider: str | None
     workspace: str | None
+    desired: int = 0
+    launch: LaunchChange = NO_CHANGE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,20 +83,26 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
     """Return the agent after the change, which is on disk. A change that changes nothing gives no new revision.
 
     Raises:
-        Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidIdempotencyKey,
-            IdempotencyConflict, NotFound, AgentDeleted, NameTaken, NameQuarantined: nothing is written.
+        Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidLaunchSettings,
+            InvalidCustomArguments, InvalidDesiredState, InvalidIdempotencyKey, IdempotencyConflict, NotFound,
+            AgentDeleted, NameTaken, NameQuarantined: nothing is written.
     """
     key = idempotency_key(
         scope=caller.scope,
         operation="UpdateAgent",
         key=request.idempotency_key,
-        content=(request.agent_id, request.name, request.role, request.provider, request.workspace),
+        content=(
+            *(request.agent_id, request.name, request.role, request.provider, request.workspace),
+            *running_content(request.desired, request.launch),
+        ),
     )
     change = AgentChange(
         name=None if request.name is None else agent_name(request.name),
         role=None if request.role is None else agent_role(request.role),
         provider=None if request.provider is None else provider_name(request.provider),
         workspace=None if request.workspace is None else workspace_path(request.workspace),
+        desired=desired_state(request.desired),
+        launch=request.launch,
     )
     agent_id = uuid_bytes(request.agent_id, what="agent_id")
     updating = _Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms())
