@@ -397,7 +397,8 @@ class Child:
         """Wait for the end, unless it takes too long or we are in a hurry."""
         hurry = asyncio.ensure_future(self._hurry.wait())
         try:
-            await asyncio.wait([self._end, hurry], timeout=ms / 1000, return_when=asyncio.FIRST_COMPLETED)
+            waits: list[asyncio.Future[Any]] = [self._end, hurry]
+            await asyncio.wait(waits, timeout=ms / 1000, return_when=asyncio.FIRST_COMPLETED)
         finally:
             hurry.cancel()
             await asyncio.gather(hurry, return_exceptions=True)

@@ -26,6 +26,7 @@ POLL_MS = 250
 LINGER_MS = 1_000
 SWEEP_MS = 20
 
+USAGE = "PARENT_PID STATUS_FD [poll] [without=NAME ...] -- PROGRAM [ARGUMENT ...]"
 EXIT_USAGE = 124
 EXIT_ORPHAN = 125
 EXIT_NOT_EXECUTABLE = 127
@@ -213,10 +214,10 @@ def main(argv: list[str]) -> int:
     split = argv.index("--") if "--" in argv else 0
     head, program = argv[1:split], argv[split + 1 :]
     if len(head) < 2 or not program or not all(text.isascii() and text.isdigit() for text in head[:2]):
-        sys.stderr.write("usage: launcher.py PARENT_PID STATUS_FD [poll] [without=NAME ...] -- PROGRAM [ARGUMENT ...]\n")
+        sys.stderr.write(f"usage: launcher.py {USAGE}\n")
         return EXIT_USAGE
     parent, status = int(head[0]), int(head[1])
-    os.set_inheritable(status, False)
+    os.set_inheritable(status, False)  # noqa: FBT003 - the standard library takes it by position
     for option in head[2:]:
         if option.startswith("without="):
             os.environ.pop(option.removeprefix("without="), None)
