@@ -114,6 +114,10 @@ class _AnswerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerSta
     """Answered; see the reply's origin for by whom."""
     ANSWER_STATE_WITHDRAWN: _AnswerState.ValueType  # 3
     """Taken back by its sender before anybody saw it."""
+    ANSWER_STATE_CLOSED: _AnswerState.ValueType  # 4
+    """A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+    carried; its facts say which.
+    """
 
 class AnswerState(_AnswerState, metaclass=_AnswerStateEnumTypeWrapper):
     """Whether a request has been answered."""
@@ -126,6 +130,10 @@ ANSWER_STATE_ANSWERED: AnswerState.ValueType  # 2
 """Answered; see the reply's origin for by whom."""
 ANSWER_STATE_WITHDRAWN: AnswerState.ValueType  # 3
 """Taken back by its sender before anybody saw it."""
+ANSWER_STATE_CLOSED: AnswerState.ValueType  # 4
+"""A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+carried; its facts say which.
+"""
 Global___AnswerState: _TypeAlias = AnswerState  # noqa: Y015
 
 class _ReplyStatus:
@@ -279,7 +287,7 @@ class _BindingStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BindingS
     BINDING_STATE_BOUND: _BindingState.ValueType  # 1
     """The turn runs, as far as is known."""
     BINDING_STATE_OUTCOME_RECORDED: _BindingState.ValueType  # 2
-    """Its end is on disk, the answer is not."""
+    """Its end is on disk, the answer is not. For a request that only an explicit reply answers it stays so."""
     BINDING_STATE_PUBLISHED: _BindingState.ValueType  # 3
     """The answer is on disk, or another stood before it."""
     BINDING_STATE_UNCERTAIN: _BindingState.ValueType  # 4
@@ -293,7 +301,7 @@ BINDING_STATE_UNSPECIFIED: BindingState.ValueType  # 0
 BINDING_STATE_BOUND: BindingState.ValueType  # 1
 """The turn runs, as far as is known."""
 BINDING_STATE_OUTCOME_RECORDED: BindingState.ValueType  # 2
-"""Its end is on disk, the answer is not."""
+"""Its end is on disk, the answer is not. For a request that only an explicit reply answers it stays so."""
 BINDING_STATE_PUBLISHED: BindingState.ValueType  # 3
 """The answer is on disk, or another stood before it."""
 BINDING_STATE_UNCERTAIN: BindingState.ValueType  # 4
@@ -425,7 +433,7 @@ class _ClaimKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClaimKind.V
     CLAIM_KIND_UNSPECIFIED: _ClaimKind.ValueType  # 0
     """Never valid."""
     CLAIM_KIND_REQUEST: _ClaimKind.ValueType  # 1
-    """The oldest pending request."""
+    """The oldest pending request or prompt: one queue."""
     CLAIM_KIND_CONTEXT: _ClaimKind.ValueType  # 2
     """The oldest stored information, reply or notice."""
 
@@ -435,7 +443,7 @@ class ClaimKind(_ClaimKind, metaclass=_ClaimKindEnumTypeWrapper):
 CLAIM_KIND_UNSPECIFIED: ClaimKind.ValueType  # 0
 """Never valid."""
 CLAIM_KIND_REQUEST: ClaimKind.ValueType  # 1
-"""The oldest pending request."""
+"""The oldest pending request or prompt: one queue."""
 CLAIM_KIND_CONTEXT: ClaimKind.ValueType  # 2
 """The oldest stored information, reply or notice."""
 Global___ClaimKind: _TypeAlias = ClaimKind  # noqa: Y015
@@ -1230,18 +1238,24 @@ class GetRecordResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORD_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def record(self) -> Global___Record:
         """With its body."""
+
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """The turn that took it, where one did; of a prompt with the assistant's final words."""
 
     def __init__(
         self,
         *,
         record: Global___Record | None = ...,
+        binding: Global___Binding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1347,7 +1361,9 @@ class Fact(_message.Message):
     EVIDENCE_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     fact: _builtins.str
-    """admitted, exposed, claimed, released, visible, accepted, uncertain, failed, replied, answered_by_host, acknowledged ..."""
+    """admitted, exposed, claimed, released, visible, accepted, bound, uncertain, turn_lost, failed, outcome_recorded, published, replied,
+    answered_by_host, resolved, withdrawn, acknowledged.
+    """
     at_ms: _builtins.int
     """When, Unix milliseconds."""
     sequence: _builtins.int
@@ -1386,6 +1402,7 @@ class ExplainResponse(_message.Message):
     RECIPIENT_LAST_READ_AT_MS_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
     BINDING_FIELD_NUMBER: _builtins.int
+    FACTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     reply_id: _builtins.str
     """For a request: its reply's id, or empty."""
     recipient_reader: Global___RecipientReader.ValueType
@@ -1394,13 +1411,15 @@ class ExplainResponse(_message.Message):
     """When that was last read, Unix milliseconds; 0 for never."""
     summary: _builtins.str
     """One sentence that sums up what is known and what to do next."""
+    facts_left_out: _builtins.int
+    """How many facts between the admission and the newest are left out."""
     @_builtins.property
     def record(self) -> Global___Record:
         """The record without its body."""
 
     @_builtins.property
     def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fact]:
-        """In commit order, at most 200."""
+        """In commit order, at most 200: the admission and the newest others."""
 
     @_builtins.property
     def binding(self) -> Global___Binding:
@@ -1416,10 +1435,11 @@ class ExplainResponse(_message.Message):
         recipient_last_read_at_ms: _builtins.int = ...,
         summary: _builtins.str = ...,
         binding: Global___Binding | None = ...,
+        facts_left_out: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "facts", b"facts", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record", b"record", "reply_id", b"reply_id", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "facts", b"facts", "facts_left_out", b"facts_left_out", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record", b"record", "reply_id", b"reply_id", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2095,7 +2115,7 @@ class RecordOutcomeRequest(_message.Message):
     final_text: _builtins.str
     """The final words, unchanged, at most 64 KiB; empty where there are none or too many."""
     final_bytes: _builtins.int
-    """How many bytes the final words had; more than 64 KiB says that they are left out."""
+    """How many bytes the final words had; more than 64 KiB says that they are left out. 0 beside a text means as many as it has."""
     evidence: _builtins.str
     """What it rests on: a code and detail, 1 to 1024 bytes, never a body or a secret. For FAILED and INTERRUPTED the requester reads it."""
     @_builtins.property

@@ -214,7 +214,8 @@ class MailboxServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Prompt(self, request, context):
-        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. Operator.
+        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+        itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -300,14 +301,16 @@ class MailboxServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ReportOwners(self, request, context):
-        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Service.
+        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+        as invalid_state while it has none: watch, then tell. Service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListBindings(self, request, context):
-        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. Service.
+        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+        one of a request that is settled is left out: nobody waits for it. Service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -53,7 +53,9 @@ class MailboxServiceStub:
     Withdraw: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]
     """Takes a request back that nobody has seen. Its sender."""
     Prompt: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.PromptRequest, _mailbox_pb2.PromptResponse]
-    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. Operator."""
+    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+    itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+    """
     SettleKey: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.SettleKeyRequest, _mailbox_pb2.SettleKeyResponse]
     """Tells what became of an idempotency key whose answer was lost, or durably cancels it so that a late arrival is refused.
     Agent, coordinator.
@@ -81,9 +83,13 @@ class MailboxServiceStub:
     ResolveDelivery: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ResolveDeliveryRequest, _mailbox_pb2.ResolveDeliveryResponse]
     """Settles by a person's word what a provider left uncertain. Operator."""
     ReportOwners: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ReportOwnersRequest, _mailbox_pb2.ReportOwnersResponse]
-    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Service."""
+    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+    as invalid_state while it has none: watch, then tell. Service.
+    """
     ListBindings: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ListBindingsRequest, _mailbox_pb2.ListBindingsResponse]
-    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. Service."""
+    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+    one of a request that is settled is left out: nobody waits for it. Service.
+    """
     WatchEvents: _grpc.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]
     """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
     nothing. An agent sees what it sent or was sent, the operator everything.
@@ -116,7 +122,9 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     Withdraw: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]  # type: ignore[assignment]
     """Takes a request back that nobody has seen. Its sender."""
     Prompt: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.PromptRequest, _mailbox_pb2.PromptResponse]  # type: ignore[assignment]
-    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. Operator."""
+    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+    itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+    """
     SettleKey: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.SettleKeyRequest, _mailbox_pb2.SettleKeyResponse]  # type: ignore[assignment]
     """Tells what became of an idempotency key whose answer was lost, or durably cancels it so that a late arrival is refused.
     Agent, coordinator.
@@ -144,9 +152,13 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     ResolveDelivery: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ResolveDeliveryRequest, _mailbox_pb2.ResolveDeliveryResponse]  # type: ignore[assignment]
     """Settles by a person's word what a provider left uncertain. Operator."""
     ReportOwners: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ReportOwnersRequest, _mailbox_pb2.ReportOwnersResponse]  # type: ignore[assignment]
-    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Service."""
+    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+    as invalid_state while it has none: watch, then tell. Service.
+    """
     ListBindings: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ListBindingsRequest, _mailbox_pb2.ListBindingsResponse]  # type: ignore[assignment]
-    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. Service."""
+    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+    one of a request that is settled is left out: nobody waits for it. Service.
+    """
     WatchEvents: _aio.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
     nothing. An agent sees what it sent or was sent, the operator everything.
@@ -224,7 +236,9 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _mailbox_pb2.PromptRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.PromptResponse, _abc.Awaitable[_mailbox_pb2.PromptResponse]]:
-        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. Operator."""
+        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+        itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+        """
 
     @_abc_1.abstractmethod
     def SettleKey(
@@ -324,7 +338,9 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _mailbox_pb2.ReportOwnersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.ReportOwnersResponse, _abc.Awaitable[_mailbox_pb2.ReportOwnersResponse]]:
-        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Service."""
+        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+        as invalid_state while it has none: watch, then tell. Service.
+        """
 
     @_abc_1.abstractmethod
     def ListBindings(
@@ -332,7 +348,9 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _mailbox_pb2.ListBindingsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.ListBindingsResponse, _abc.Awaitable[_mailbox_pb2.ListBindingsResponse]]:
-        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. Service."""
+        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+        one of a request that is settled is left out: nobody waits for it. Service.
+        """
 
     @_abc_1.abstractmethod
     def WatchEvents(
