@@ -6,6 +6,26 @@ Refuses: a home that is not this user's alone, a configuration that is not TOML,
 Never: shares a database, filters a plugin, approves a tool that nobody asked for, or touches the workspace.
 """
 
-from fencepost_providers.adapters.codex.home.preparation import Prepared, prepare
+from fencepost_providers.adapters.codex.home.preparation import (
+    Prepared,
+    approve_tools,
+    background_arguments,
+    codex_home,
+    findings,
+    prepare,
+    project,
+    publish_history,
+    restore,
+)
 
-__all__ = ["Prepared", "prepare"]
+__all__ = [
+    "Prepared",
+    "approve_tools",
+    "background_arguments",
+    "codex_home",
+    "findings",
+    "prepare",
+    "project",
+    "publish_history",
+    "restore",
+]

@@ -7,11 +7,12 @@ the next preparation can tell what is ours. Source: R126, M115-M118, M152.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from fencepost.mcp.registry import TOOL_OF
 from fencepost_kit import faults
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.adapters.codex.home import files, merge, registration, tables
@@ -33,6 +34,7 @@ class Step:
     """One attempt: the text to be published and the records around it."""
 
     text: str
+    known: merge.Digests
     origin: merge.Digests | None
     registration: registration.Registration
     notes: tuple[Finding, ...]
@@ -167,10 +169,11 @@ def _step(
     else:
         private = {}
     plan, origin = NOTHING, None
+    recorded = merge.resolved(private, merging)
     if isinstance(source, Finding):
         notes.append(source)
     else:
-        known = merge.resolved(private, merging)
+        known = recorded
         if raw is None:
             known = {merge.key_of(at): tables.digest(value) for at, value in tables.leaves(private)}
         plan = merge.merged(private, source[1], known)
@@ -191,7 +194,7 @@ def _step(
             record=str(records / REGISTRATION_RECORD),
             program=server.command,
         )
-        return Step(text=new, origin=after, registration=entry, notes=(*notes, said))
+        return Step(text=new, known=recorded, origin=after, registration=entry, notes=(*notes, said))
     raise AssertionError("an edit that changes nothing fits every file")
 
 
@@ -216,3 +219,39 @@ def _not_edited(path: Path, what: str) -> Finding:
 def runnable(command: str) -> bool:
     """Tell whether a command is an absolute path of a file that can be run."""
     return os.path.isabs(command) and os.path.isfile(command) and os.access(command, os.X_OK)  # noqa: PTH113, PTH117
+
+
+def approve(home: Path, records: Path, tools: Sequence[str]) -> tuple[str, ...]:
+    """Approve tools of our server one by one; return all that are approved.
+
+    Raises:
+        StartFailed: a name is none of our tools, or our server does not stand there. Nothing was written.
+    """
+    unknown = [name for name in tools if name not in TOOL_OF]
+    if unknown:
+        raise StartFailed(
+            "unknown_tool",
+            f"our server has no tool {', '.join(repr(name[:64]) for name in unknown)}; nothing was approved",
+            hint=f"It has: {', '.join(TOOL_OF)}.",
+        )
+
+    def attempt() -> tuple[str, ...]:
+        raw, text, config = load(home / NAME)
+        entry = tables.lookup(config, registration.ENTRY)
+        record = files.read_record(records / REGISTRATION_RECORD)
+        if not isinstance(entry, dict) or not entry or not record:
+            raise StartFailed(
+                "registration_missing",
+                f"our MCP server is not registered in {home / NAME}, or the entry is not ours; nothing was approved",
+                hint="`fencepost agent doctor` says what stands there.",
+            )
+        sets = {(*registration.ENTRY, "tools", name, "approval_mode"): registration.APPROVE for name in tools}
+        try:
+            new = tables.edited(text, sets, ())
+        except tables.NotEditable as error:
+            raise unusable(f"{home / NAME}: {error}") from None
+        if new != text:
+            files.publish(home / NAME, new.encode(), before=raw)
+        return registration.approved(tables.parse(new))
+
+    return again_where_changed(home / NAME, attempt)

@@ -3,16 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from fencepost.home import SOCKET_PATH_BYTES_MAX
 from fencepost_providers.adapters.base import StartFailed
-from fencepost_providers.adapters.codex.home import configuration, files, inward, location
-from fencepost_providers.domain.runtimes import Finding, LaunchPlan
+from fencepost_providers.adapters.codex.home import (
+    arguments,
+    configuration,
+    doctor,
+    files,
+    history,
+    instructions,
+    inward,
+    links,
+    location,
+    projection,
+    sessions,
+)
+from fencepost_providers.domain.runtimes import Finding, Gravity, LaunchPlan
 
 PREPARE_MS_MAX: Final = 60_000
 LOCK: Final = "lock"
@@ -87,21 +101,176 @@ async def in_thread(work: Callable[[], T]) -> T:
 
 def _prepared(plan: LaunchPlan, native: Path, roots: Sequence[Path], bytes_max: int) -> Prepared:
     places = location.places_of(plan, native)
-    for folder in (places.folder, places.habitat, places.records):
-        files.make_private(folder)
-    with files.exclusive(places.records / LOCK):
+    instructions_text = instructions.composed(plan.instructions)
+    with locked(places):
         home, notes = location.settle(places, roots, bytes_max=bytes_max)
         _check_apart(home, native)
         notes += inward.copy_inward(native, home)
+        notes += projection.restore(home, places.records)
         notes += configuration.reconcile(home, places.records, native, plan.mcp)
+        notes += sessions.link(home, native, places.records)
+        notes += links.refresh(
+            home,
+            places.records,
+            habitat=places.habitat,
+            native=native,
+            skills=plan.skills,
+            workspace=plan.workspace,
+        )
+        notes += instructions.write_habitat(places.habitat, instructions_text)
+        notes += history.publish(home, native, places.records)
     return Prepared(
         codex_home=home,
         socket=home / location.SOCKET,
-        developer_instructions="",
-        environment={HOME_VARIABLE: str(home)},
+        developer_instructions=instructions_text,
+        environment=MappingProxyType({HOME_VARIABLE: str(home)}),
         unset=(DATABASES_VARIABLE,),
         notes=tuple(notes),
     )
+
+
+@contextlib.contextmanager
+def locked(places: location.Places) -> Iterator[None]:
+    """Hold the agent's home against other processes of ours; its folders are made.
+
+    Raises:
+        StartFailed: they are not this user's alone, or somebody else holds the home too long.
+    """
+    for folder in (places.folder, places.habitat, places.records):
+        files.make_private(folder)
+    with files.exclusive(places.records / LOCK):
+        yield
+
+
+def codex_home(plan: LaunchPlan) -> Path:
+    """Return where the agent's Codex home is, or will be where it has none and its path is short enough."""
+    return location.effective(location.places_of(plan, Path()))
+
+
+async def background_arguments(plan: LaunchPlan, *, default_model: str = "") -> tuple[str, ...]:
+    """Return the `-c` arguments of a background start of a prepared home; nothing is written (M153).
+
+    Raises:
+        StartFailed: a setting, folder or custom argument is none that Codex can be started with.
+    """
+    return await in_thread(
+        lambda: arguments.background_arguments(
+            plan,
+            codex_home(plan),
+            instructions=instructions.composed(plan.instructions),
+            default_model=default_model,
+        )
+    )
+
+
+async def project(
+    plan: LaunchPlan,
+    *,
+    native: Path,
+    trust_workspace: bool = False,
+    quiet_updates: bool = False,
+    fullscreen: bool = True,
+    default_model: str = "",
+) -> tuple[Finding, ...]:
+    """Put the launch settings into a prepared home for a terminal that is about to attach; `restore` undoes it.
+
+    Trust of the workspace and silence of the update check only where the operator allows each (R130, M180).
+
+    Raises:
+        StartFailed: a setting is none that Codex has, or the configuration cannot be used. It is as it was.
+    """
+    places = location.places_of(plan, native)
+
+    def work() -> list[Finding]:
+        with locked(places):
+            home = location.effective(places)
+            text = instructions.composed(plan.instructions)
+            notes = projection.restore(home, places.records)
+            launch = arguments.values(plan, home, instructions=text, default_model=default_model)
+            return notes + projection.project(
+                home,
+                places.records,
+                launch,
+                trust=plan.workspace if trust_workspace else "",
+                quiet_updates=quiet_updates,
+                fullscreen=fullscreen,
+            )
+
+    return tuple(await in_thread(work))
+
+
+async def restore(plan: LaunchPlan, *, native: Path) -> tuple[Finding, ...]:
+    """Undo what `project` has done, keeping what the person changed. Harmless where there is nothing to undo.
+
+    Raises:
+        StartFailed: the configuration cannot be used now; the next preparation tries again.
+    """
+    places = location.places_of(plan, native)
+
+    def work() -> list[Finding]:
+        with locked(places):
+            return projection.restore(location.effective(places), places.records)
+
+    return tuple(await in_thread(work))
+
+
+async def publish_history(plan: LaunchPlan, *, native: Path) -> tuple[Finding, ...]:
+    """Publish new records of the agent's history and index to the user's own copies.
+
+    Raises:
+        StartFailed: the home is held by another process, or too slow. The next publication goes on.
+    """
+    places = location.places_of(plan, native)
+
+    def work() -> list[Finding]:
+        with locked(places):
+            return history.publish(location.effective(places), native, places.records)
+
+    return tuple(await in_thread(work))
+
+
+async def approve_tools(plan: LaunchPlan, tools: Sequence[str], *, native: Path) -> tuple[str, ...]:
+    """Approve tools of our server, each by its name, in the agent's own configuration; return all that are approved.
+
+    Nothing else is granted by it (M127-M129). A home that is not there yet is prepared.
+
+    Raises:
+        StartFailed: a name is none of our tools, our server is not registered, or the configuration cannot be used.
+    """
+    places = location.places_of(plan, native)
+    if not (location.effective(places) / configuration.NAME).exists():
+        await prepare(plan, native=native)
+
+    def work() -> tuple[str, ...]:
+        with locked(places):
+            return configuration.approve(location.effective(places), places.records, tools)
+
+    return await in_thread(work)
+
+
+async def findings(
+    plan: LaunchPlan,
+    *,
+    native: Path,
+    plugins: Callable[[], Awaitable[bytes]] | None = None,
+    socket_bytes_max: int = SOCKET_PATH_BYTES_MAX,
+) -> tuple[Finding, ...]:
+    """Return how the agent's Codex home stands; changes nothing.
+
+    `plugins` runs `codex plugin list --json` with the agent's CODEX_HOME, bounded, and returns what it printed.
+
+    Raises:
+        StartFailed: the files could not be looked at.
+    """
+    places = location.places_of(plan, native)
+    found = await in_thread(lambda: doctor.findings(plan, places, bytes_max=socket_bytes_max))
+    if plugins is not None:
+        try:
+            found += doctor.plugin_findings(await plugins())
+        except (OSError, TimeoutError) as error:
+            text = f"`codex plugin list --json` could not be asked: {type(error).__name__}"
+            found.append(Finding(code="plugins_unknown", gravity=Gravity.FACT, text=text))
+    return tuple(found)
 
 
 def _check_apart(home: Path, native: Path) -> None:

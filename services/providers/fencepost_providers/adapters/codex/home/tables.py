@@ -16,6 +16,7 @@ from typing import Any, Final
 
 import tomlkit
 from tomlkit.exceptions import TOMLKitError
+from tomlkit.items import InlineTable
 
 Path = tuple[str, ...]
 
@@ -84,7 +85,9 @@ def _other(value: Any) -> str:
 
 
 def edited(text: str, sets: Mapping[Path, Any], removes: Sequence[Path]) -> str:
-    """Return the text with values set and others taken out; tables that an edit emptied go with them.
+    """Return the text with values set and others taken out; tables that this emptied go too, without their comments.
+
+    An empty table is not left behind: to Codex an entry without a command is an error that stops it.
 
     Raises:
         NotToml: the text is none.
@@ -102,7 +105,8 @@ def edited(text: str, sets: Mapping[Path, Any], removes: Sequence[Path]) -> str:
         for path, value in sets.items():
             if not _put(document, path, value):
                 _nest(fresh, path, value)
-        return _checked(_appended(tomlkit.dumps(document), fresh), wanted)
+        text = _without_emptied(_appended(tomlkit.dumps(document), fresh), removes)
+        return _checked(text, wanted)
     except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise NotEditable(f"the edit does not fit this file: {error}") from None
 
@@ -128,7 +132,7 @@ def _nest(value: dict[str, Any], path: Path, leaf: Any) -> None:
 
 
 def _delete(document: Any, path: Path) -> None:
-    """Take a value out, then the tables that hold nothing any more, unless a comment is left in them."""
+    """Take a value out, then the tables on one line that hold nothing any more."""
     for length in range(len(path), 0, -1):
         place = document
         for key in path[: length - 1]:
@@ -139,9 +143,39 @@ def _delete(document: Any, path: Path) -> None:
             return
         if length < len(path):
             inner = place[path[length - 1]]
-            if len(inner) or "#" in tomlkit.dumps(inner):
+            if len(inner) or not isinstance(inner, InlineTable):
                 return
         del place[path[length - 1]]
+
+
+def _without_emptied(text: str, removes: Sequence[Path]) -> str:
+    """Drop the headers of tables that lost their last value; comments below them stay where they are."""
+    value = parse(text)
+    above = {path[:length] for path in removes for length in range(1, len(path))}
+    emptied = {path for path in above if _empty(lookup(value, path))}
+    if not emptied:
+        return text
+    lines = text.split("\n")
+    return "\n".join(line for line in lines if not _below(_header(line), emptied))
+
+
+def _below(path: Path | None, emptied: set[Path]) -> bool:
+    return path is not None and any(path[:length] in emptied for length in range(1, len(path) + 1))
+
+
+def _header(line: str) -> Path | None:
+    """Return the path of a table's header, or None where a line is none."""
+    if not line.lstrip().startswith("[") or line.lstrip().startswith("[["):
+        return None
+    try:
+        place: Any = tomllib.loads(line)
+    except tomllib.TOMLDecodeError:
+        return None
+    path: list[str] = []
+    while isinstance(place, dict) and len(place) == 1:
+        [(key, place)] = place.items()
+        path.append(key)
+    return tuple(path)
 
 
 def _put(document: Any, path: Path, value: Any) -> bool:
