@@ -22,6 +22,7 @@ from fencepost.common.v1 import common_pb2
 from fencepost.home import (
     MAILBOX,
     MCP_EDGE,
+    PROVIDERS,
     SESSIONS,
     SOCKET_PATH_BYTES_MAX,
     Home,
@@ -40,6 +41,7 @@ MODULES: Final[Mapping[str, str]] = {
     SESSIONS: "fencepost_sessions",
     MAILBOX: "fencepost_mailbox",
     MCP_EDGE: "fencepost_mcp_edge",
+    PROVIDERS: "fencepost_providers",
 }
 
 
