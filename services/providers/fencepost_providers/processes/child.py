@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from fencepost.up.logfile import LogFile
 from fencepost_providers.processes import launcher
@@ -291,7 +291,8 @@ class Child:
         pipe = None if self._transport is None else self._transport.get_pipe_transport(0)
         if pipe is None or self._end.done() or self._pipes.exited.done() or pipe.is_closing():
             raise NotWritten("the program has ended or closed its input")
-        assert isinstance(pipe, asyncio.WriteTransport)
+        # Not asserted: the transport of uvloop is one without saying so.
+        pipe = cast("asyncio.WriteTransport", pipe)
         waiting = pipe.get_write_buffer_size()
         if waiting + len(data) > INPUT_BYTES_MAX:
             raise NotWritten(f"the program does not read: {waiting} bytes wait already")
