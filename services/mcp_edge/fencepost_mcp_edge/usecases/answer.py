@@ -94,7 +94,7 @@ async def _answered(
     key = caller.key(number, request)
     if key is None:
         return wire.failure(request.id_text, wire.INVALID_REQUEST, _KEY_TOO_LONG)
-    mutation = verdict.tool.lost is registry.Lost.SETTLE
+    mutation = verdict.tool.lost is not registry.Lost.ASK_AGAIN
     try:
         async with asyncio.timeout(EDGE_CALL_MS_MAX / 1000):
             try:

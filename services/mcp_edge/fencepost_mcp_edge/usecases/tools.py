@@ -12,6 +12,7 @@ from fencepost.client import Mailbox
 from fencepost.errors import FencepostError, NotWritten
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mcp.registry import WAIT_MS_MAX
+from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Arguments, Payload
@@ -23,6 +24,7 @@ LISTED_AGENTS_MAX: Final = 500
 DRAINING: Final = "draining"
 # Before a wait is asked again of a mailbox that stops or is not there.
 PAUSE_MS: Final = 50
+_INSTEAD: Final = "Wait for its answer; to correct or remind it, use send_message."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,12 +129,26 @@ async def _list_agents(asking: Asking) -> Payload:
 
 async def _interrupt(asking: Asking) -> Payload:
     target = asking.arguments["target"]
-    agent = (await asking.caller.sessions.get_agent(sessions.GetAgentRequest(target=target))).agent
-    raise ToolError(
-        "unsupported_capability",
-        f"{agent.name} cannot be interrupted from outside: no provider of this home can do that. Nothing happened.",
-        hint="Wait for its answer; to correct or remind it, use send_message.",
-    )
+    caller = asking.caller
+    agent = (await caller.sessions.get_agent(sessions.GetAgentRequest(target=target))).agent
+    if agent.desired == sessions.DESIRED_STATE_UNSPECIFIED:
+        raise ToolError(
+            "unsupported_capability",
+            f"{agent.name} lives by itself: no provider of this home can interrupt it. Nothing happened.",
+            hint=_INSTEAD,
+        )
+    answer = await caller.providers.interrupt_turn(providers.InterruptTurnRequest(target=agent.agent_id))
+    if answer.interruption == providers.INTERRUPTION_UNSUPPORTED:
+        why = f" {answer.detail}" if answer.detail else ""
+        raise ToolError("unsupported_capability", f"{agent.name} was not interrupted.{why}", hint=_INSTEAD)
+    if answer.interruption == providers.INTERRUPTION_UNCERTAIN:
+        raise ToolError(
+            "delivery_uncertain",
+            f"Whether {agent.name} was interrupted is not known; it is not tried again.",
+            hint="Look at its status with list_agents before you decide anew.",
+            uncertain=True,
+        )
+    return translate.interrupt_result(answer)
 
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {
