@@ -7,6 +7,7 @@ import json
 import sys
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from fencepost.home import SESSIONS, Home, read_credential
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2_grpc
 from fencepost_kit import faults
+from fencepost_sessions.domain.leases import Lease, LeaseKind
 from fencepost_sessions.domain.limits import (
     HOLDER_BYTES_MAX,
     LEASE_TERM_MS_DEFAULT,
@@ -23,6 +25,7 @@ from fencepost_sessions.domain.limits import (
     LEASE_TERM_MS_MIN,
     LEASES_LISTED_MAX,
 )
+from fencepost_sessions.store.protocol import Writing
 from fencepost_testing.processes import Services, dying_with_us, environment
 from fencepost_testing.sessions_service import As, Running, key, refusal_of
 
@@ -347,6 +350,45 @@ async def test_deleting_an_agent_ends_its_lease_and_nothing_of_it_stays(running:
     assert (await refusal_of(running.operator("ListLeases", pb.ListLeasesRequest(agent_id=agent.agent_id)))).reason == (
         "not_found"
     )
+
+
+@dataclass(frozen=True)
+class CoveringTheConversationOfAnother:
+    """A lease of one agent over a conversation that another has: nothing of ours makes it, a restored home might."""
+
+    agent_id: bytes
+    lease: Lease
+
+    def apply(self, tx: Writing, /) -> None:
+        agent = tx.agent(self.agent_id)
+        assert agent is not None
+        tx.update_agent(agent, replace(agent, conversation_id=self.lease.conversation_id, revision=tx.next_revision()))
+        tx.put_lease(None, self.lease)
+
+
+@pytest.mark.requirement("sessions.one-lease-stands")
+async def test_a_lease_over_an_agents_conversation_keeps_others_out_whoever_has_it(running: Running) -> None:
+    project = await running.project()
+    ann, bob = await running.create("ann", project), await running.create("bob", project)
+    of_bob = Lease(
+        agent_id=uuid.UUID(bob.agent_id).bytes,
+        acquisition_id=uuid.UUID(NOBODY).bytes,
+        conversation_id="talk",
+        kind=LeaseKind.BACKGROUND,
+        holder="another",
+        generation=1,
+        fence=1,
+        term_ms=1000,
+        expires_at_ms=running.parts.ports.lease_time.moment().running_ms + 1000,
+        acquired_at_ms=running.clock.now_ms(),
+    )
+    await running.parts.store.commit(CoveringTheConversationOfAnother(uuid.UUID(ann.agent_id).bytes, of_bob))
+    refused = await refusal_of(acquire(running, ann))
+    assert (refused.reason, refused.state["agent_id"]) == ("lease_held", bob.agent_id)
+    await running.clock.advance(1)
+    assert (await acquire(running, ann)).conversation_id == "talk"
+    await running.restart()
+    assert [one.agent_id for one in await leases(running)] == [ann.agent_id]
 
 
 async def test_leases_are_listed_oldest_first_and_no_more_than_the_most(
