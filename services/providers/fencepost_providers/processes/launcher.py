@@ -22,8 +22,8 @@ import signal
 import sys
 import time
 
-POLL_MS = 250
-LINGER_MS = 1_000
+POLL_MS: int = 250
+LINGER_MS: int = 1_000
 SWEEP_MS = 20
 
 USAGE = "PARENT_PID STATUS_FD [poll] [without=NAME ...] -- PROGRAM [ARGUMENT ...]"
@@ -201,6 +201,17 @@ class Guard:
         return 0 if self.exit_code is None else self.exit_code
 
 
+def close_others(status: int) -> None:
+    """Close every descriptor but the three streams and `status`: uvloop leaves its own ends of the pipes open."""
+    for name in os.listdir("/dev/fd"):  # noqa: PTH208 - no more modules than needed
+        number = int(name)
+        if number > 2 and number != status:
+            try:
+                os.close(number)
+            except OSError:
+                continue
+
+
 def quieten() -> None:
     """Let go of the program's pipes: they end when the program's own side does."""
     nothing = os.open(os.devnull, os.O_RDWR)
@@ -217,6 +228,7 @@ def main(argv: list[str]) -> int:
         sys.stderr.write(f"usage: launcher.py {USAGE}\n")
         return EXIT_USAGE
     parent, status = int(head[0]), int(head[1])
+    close_others(status)
     os.set_inheritable(status, False)  # noqa: FBT003 - the standard library takes it by position
     for option in head[2:]:
         if option.startswith("without="):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost_providers.adapters.scripted.adapter import ScriptedAdapter
+from fencepost_providers.adapters.scripted.scripted_adapter import ScriptedAdapter
 
 __all__ = ["ScriptedAdapter", "adapter"]
 

@@ -1,6 +1,6 @@
 """A small agent program that does what a script says: one conversation in a file, JSON lines over stdio.
 
-Run by `fencepost_providers.adapters.scripted.adapter`, standard library only:
+Run by `fencepost_providers.adapters.scripted.scripted_adapter`, standard library only:
 
     python -IS program.py --folder FOLDER --generation N [--script FILE]
     python -IS program.py --version [--script FILE]
