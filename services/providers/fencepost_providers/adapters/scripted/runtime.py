@@ -69,6 +69,8 @@ class ScriptedRuntime:
         self._connection = Connection(generation, self._event)
         self._child: Child | None = None
         self._turns = Turns()
+        # The turn that was seen to start and not to end.
+        self._running = ""
         self._held: Activity | None = None
         self._settling: asyncio.TimerHandle | None = None
         self._early: list[Callable[[], None]] | None = []
@@ -206,7 +208,8 @@ class ScriptedRuntime:
         if not is_right(turn_id):
             return Uncertain(code="wrong_turn", detail=f"the program answered with turn {turn_id}")
         turn = self._turns.get(turn_id)
-        await _until(turn, lambda: work.record_id in turn.took, until)
+        # What a turn took is said before its end: after that no receipt will come.
+        await _until(turn, lambda: work.record_id in turn.took or turn.end is not None, until)
         if work.record_id not in turn.took:
             return Uncertain(code="no_receipt", detail=f"the program did not say that turn {turn_id} took the record")
         mode = Mode.START if method == "start" else Mode.STEER
@@ -233,6 +236,7 @@ class ScriptedRuntime:
         if frame["event"] == "turn_started":
             turn = self._turns.get(turn_id)
             turn.started_by = str(frame.get("record", ""))
+            self._running = turn_id
             turn.changed.set()
             self._row(Row(kind=RowKind.STATUS, text="turn started", turn_id=turn_id))
         elif frame["event"] == "item":
@@ -259,6 +263,8 @@ class ScriptedRuntime:
         if not isinstance(status, str) or status not in _STATUSES or turn.end is not None:
             return
         end = turn.finish(_STATUSES[status], _cut(str(frame.get("detail", ""))))
+        if self._running == turn_id:
+            self._running = ""
         self._tell(lambda: self._listener.turn_ended(end))
         if self._held is not None:
             self._release()
@@ -268,7 +274,7 @@ class ScriptedRuntime:
         if activity is None:
             return
         self._drop_held()
-        if activity.state is State.IDLE and self._turns.is_running():
+        if activity.state is State.IDLE and self._running:
             # Said before the end of the turn, which belongs before it.
             self._held = activity
             self._settling = asyncio.get_running_loop().call_later(SETTLE_MS_MAX / 1000, self._release)
@@ -278,6 +284,8 @@ class ScriptedRuntime:
     def _release(self) -> None:
         activity = self._held
         self._drop_held()
+        # Whatever becomes of a turn whose end was not said in time, it does not run.
+        self._running = ""
         if activity is not None:
             self._tell(lambda: self._listener.activity(activity))
 

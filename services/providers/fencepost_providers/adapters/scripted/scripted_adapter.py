@@ -172,7 +172,9 @@ def _has_conversation(plan: LaunchPlan) -> bool:
 
 def _approve(place: Path, tools: Sequence[str]) -> list[str]:
     before = json.loads(place.read_text(encoding="utf-8")) if place.exists() else []
-    approved = sorted({*before, *tools})[:APPROVED_TOOLS_MAX]
+    approved = sorted({*before, *tools})
+    if len(approved) > APPROVED_TOOLS_MAX:
+        raise ValueError(f"{len(approved)} tools are more than {APPROVED_TOOLS_MAX}")
     write_private(place, json.dumps(approved).encode())
     return approved
 

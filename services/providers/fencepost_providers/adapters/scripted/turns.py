@@ -82,7 +82,3 @@ class Turns:
             while len(self._turns) > TURNS_REMEMBERED_MAX:
                 self._turns.popitem(last=False)
         return turn
-
-    def is_running(self) -> bool:
-        """Whether a turn was seen to start and not to end."""
-        return any(turn.started_by is not None and turn.end is None for turn in self._turns.values())
