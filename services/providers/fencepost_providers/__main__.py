@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import fencepost_providers.forking  # noqa: F401 - before everything that imports gRPC
+
+# isort: split
+
 from fencepost.home import PROVIDERS
 from fencepost_kit.program import main
 from fencepost_providers.settings import Settings

@@ -269,6 +269,10 @@ class Keeper:
             self._enter(Event.STOPPED)
             self._parts.told.starts.labels("unwanted").inc()
             return False
+        except Exception as error:  # noqa: BLE001 - an adapter that breaks its word is tried again after a pause
+            _log.exception("start_raised", error, agent=self.agent.agent_id)
+            self._start_failed(StartFailed("adapter_error", f"the adapter failed: {type(error).__name__}", again=True))
+            return False
         except BaseException:
             self._enter(Event.START_FAILED)
             raise
@@ -284,7 +288,9 @@ class Keeper:
         self._rest_until = self._parts.clock.monotonic() + pause_ms(self._failures) / 1000
         self.failure = Failure(text=_text_of(failed), agent=self.agent)
         self._enter(Event.START_FAILED if failed.again else Event.GIVEN_UP)
-        _log.warning("start_failed", agent=self.agent.agent_id, code=failed.code, again=failed.again)
+        _log.warning(
+            "start_failed", agent=self.agent.agent_id, code=failed.code, again=failed.again, detail=str(failed)
+        )
 
     async def _wanted(self, work: Coroutine[Any, Any, Life]) -> Life:
         """Await a start; where it is not wanted any more, or its lease is lost, cancel it and join what it began.

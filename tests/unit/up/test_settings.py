@@ -24,6 +24,7 @@ def test_one_number_gives_each_service_the_next_port(tmp_path: Path) -> None:
         "FENCEPOST_SESSIONS_METRICS_PORT": "9464",
         "FENCEPOST_MAILBOX_METRICS_PORT": "9465",
         "FENCEPOST_MCP_EDGE_METRICS_PORT": "9466",
+        "FENCEPOST_PROVIDERS_METRICS_PORT": "9467",
     }
 
 
