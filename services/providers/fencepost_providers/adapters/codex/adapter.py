@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +27,7 @@ from fencepost_providers.domain.runtimes import (
 )
 from fencepost_providers.processes.child import NotStarted
 
+_LOG: Final = logging.getLogger(__name__)
 NAME_CHARS_MAX: Final = 100
 LOGIN_HINT: Final = (
     "Log in with `codex login` as the user whose Codex home this is; the login is copied at the agent's next start."
@@ -73,7 +76,10 @@ class CodexAdapter:
             code = "codex_version_unsupported" if found.version else "codex_not_found"
             raise StartFailed(code, f"{found.problem} Nothing was started.", hint=launch.INSTALL_HINT)
         prepared = await home.prepare(plan, native=self._native, compact_roots=self._compact_roots)
-        terms = self._terms(plan, found, prepared)
+        for note in prepared.notes:
+            _LOG.info("%s: %s", plan.agent_id, note.text)
+        arguments = await home.background_arguments(plan)
+        terms = self._terms(plan, found, prepared, arguments)
         runtime = CodexRuntime(terms=terms, version=found.version, listener=listener)
         try:
             runtime.take(await terms.launch(prepared.socket.name, runtime.hear))
@@ -85,8 +91,8 @@ class CodexAdapter:
         runtime.speak()
         return runtime
 
-    async def inspect(self, plan: LaunchPlan, runtime: Runtime | None) -> Sequence[Finding]:  # noqa: ARG002
-        """Tell what is wrong with the program."""
+    async def inspect(self, plan: LaunchPlan, runtime: Runtime | None) -> Sequence[Finding]:
+        """Tell what is wrong with the program and with the agent's home."""
         found = await self.probe()
         findings: list[Finding] = []
         if found.problem:
@@ -95,29 +101,46 @@ class CodexAdapter:
             text = f"The agent's app-server is {runtime.version}, and {found.program} is {found.version} by now."
             hint = "Restart the agent to use the new one."
             findings.append(Finding(code="codex_upgraded", gravity=Gravity.WARNING, text=text, hint=hint))
+        if runtime is not None and not versions.steers(runtime.version):
+            reason = versions.capabilities(runtime.version)[CapabilityKind.MID_TURN].reason
+            findings.append(Finding(code="codex_not_steered", gravity=Gravity.FACT, text=reason))
+        prepared = Path(self.private_home(plan)).is_dir()  # noqa: ASYNC240 (one look)
+
+        async def plugins() -> bytes:
+            environment = {**launch.inherited(self._environment), "CODEX_HOME": self.private_home(plan)}
+            words = [found.program, "plugin", "list", "--json"]
+            return (await launch.command(words, environment, timeout_ms=ASK_MS_MAX))[1]
+
+        try:
+            findings += await home.findings(
+                plan, native=self._native, plugins=plugins if prepared and not found.problem else None
+            )
+        except (StartFailed, NotStarted) as error:
+            hint = getattr(error, "hint", "")
+            findings.append(Finding(code="codex_home_unknown", gravity=Gravity.WARNING, text=str(error), hint=hint))
         return findings
 
     async def launch_arguments(self, plan: LaunchPlan) -> Sequence[str]:
-        """Return the words that start the app-server."""
+        """Return the words that start the app-server; settings that cannot be used are left out."""
         program = launch.find(self._environment) or launch.PROGRAM
-        return launch.arguments(plan, program, str(Path(self.private_home(plan), location.SOCKET)))
+        arguments: Sequence[str] = ()
+        with contextlib.suppress(StartFailed):
+            arguments = await home.background_arguments(plan)
+        return launch.words(program, str(Path(self.private_home(plan), location.SOCKET)), arguments)
 
-    async def approve_tools(self, plan: LaunchPlan, tools: Sequence[str]) -> Sequence[str]:  # noqa: ARG002
+    async def approve_tools(self, plan: LaunchPlan, tools: Sequence[str]) -> Sequence[str]:
         """Approve tools of our MCP server in the private home."""
-        raise StartFailed("codex_approval_unavailable", "tools cannot be approved for this agent yet")
+        return await home.approve_tools(plan, tools, native=self._native, compact_roots=self._compact_roots)
 
     def private_home(self, plan: LaunchPlan) -> str:
         """Return the agent's Codex home."""
-        return str(location.effective(location.places_of(plan, self._native)))
+        return str(home.codex_home(plan))
 
     def log_file(self, plan: LaunchPlan) -> str:
         """Return where the app-server's own output goes."""
         return str(Path(plan.folder, "logs", launch.LOG_NAME))
 
-    def _terms(self, plan: LaunchPlan, found: Installation, prepared: Prepared) -> Terms:
-        parameters = launch.thread_parameters(plan)
-        if prepared.developer_instructions:
-            parameters["developerInstructions"] = prepared.developer_instructions
+    def _terms(self, plan: LaunchPlan, found: Installation, prepared: Prepared, arguments: Sequence[str]) -> Terms:
         environment = launch.environment_of(plan, str(prepared.codex_home), self._environment)
         environment = {name: value for name, value in environment.items() if name not in prepared.unset}
         environment.update(prepared.environment)
@@ -125,7 +148,7 @@ class CodexAdapter:
         async def start(name: str, hear: Hear) -> Server:
             socket = str(prepared.socket.with_name(name))
             order = Order(
-                argv=launch.arguments(plan, found.program, socket),
+                argv=launch.words(found.program, socket, arguments),
                 environment=environment,
                 working_directory=plan.workspace,
                 log=self.log_file(plan),
@@ -135,16 +158,23 @@ class CodexAdapter:
             )
             return await launch.launch(order, hear)
 
-        def project() -> Callable[[], None]:
-            return lambda: None
+        async def project() -> None:
+            await home.project(plan, native=self._native)
+
+        async def restore() -> None:
+            try:
+                await home.restore(plan, native=self._native)
+            except StartFailed as error:
+                _LOG.warning("%s: settings for a terminal were not taken back yet: %s", plan.agent_id, error)
 
         return Terms(
             program=found.program,
             workspace=plan.workspace,
-            parameters=parameters,
+            parameters=launch.thread_parameters(plan, prepared.developer_instructions),
             environment={**plan.environment, **prepared.environment},
             launch=start,
             project=project,
+            restore=restore,
         )
 
     async def _listed(self) -> bytes:

@@ -196,8 +196,9 @@ class Conversation:
             return
         self.observe(status)
         self.changes += 1
-        # Idle is said before the turn is completed; it holds once that was said too.
-        if self.status not in _RESTING or not self.turn_id:
+        # Idle is said before the turn is completed, and holds once that was said too; active is said before the turn is
+        # named, and tells something once it was.
+        if (self.status in _RESTING) != bool(self.turn_id):
             yield self.activity()
 
     def _started(self, params: Json) -> Iterator[Heard]:

@@ -57,20 +57,23 @@ def environment_of(plan: LaunchPlan, codex_home: str, ours: Mapping[str, str]) -
     return {**inherited(ours), **plan.environment, "CODEX_HOME": codex_home}
 
 
-def arguments(plan: LaunchPlan, program: str, socket: str) -> tuple[str, ...]:
+def words(program: str, socket: str, arguments: Sequence[str]) -> tuple[str, ...]:
     """Return the words with which the program is started. None is a secret."""
-    return (program, "app-server", *plan.settings.custom_arguments, "--listen", f"unix://{socket}")
+    return (program, "app-server", *arguments, "--listen", f"unix://{socket}")
 
 
-def thread_parameters(plan: LaunchPlan) -> Json:
-    """Return how a thread is started or resumed: what a person set, and nothing else."""
+def thread_parameters(plan: LaunchPlan, instructions: str) -> Json:
+    """Return how a thread is started or resumed: what a person set, and nothing else.
+
+    It goes with each thread besides the server's arguments: a resumed thread prefers what it was run with before.
+    """
     settings, config = plan.settings, dict[str, Any]()
     parameters: Json = {"cwd": plan.workspace}
     for name, value in (
         ("approvalPolicy", settings.approval),
         ("sandbox", settings.sandbox),
         ("model", settings.model),
-        ("developerInstructions", "\n\n".join(text for text in plan.instructions if text.strip())),
+        ("developerInstructions", instructions),
     ):
         if value:
             parameters[name] = value
@@ -195,9 +198,11 @@ async def launch(order: Order, hear: Hear) -> Server:
         connection = await _connected(child, order.socket, hear)
         await _greeted(connection, child, order)
     except BaseException:
-        if connection is not None:
-            await connection.close()
-        await child.stop(grace_ms=0)
+        try:
+            await child.stop(grace_ms=0)
+        finally:
+            if connection is not None:
+                await connection.close()
         raise
     return Server(child=child, connection=connection, socket=order.socket)
 

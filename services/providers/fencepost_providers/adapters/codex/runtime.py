@@ -11,7 +11,6 @@ Source: M076-M093 M104-M106 M135-M146 M183-M185 R127 R131 R132. Tried on 0.159.2
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -25,11 +24,9 @@ from fencepost_providers.adapters.base import (
     StartFailed,
     Terminal,
 )
-from fencepost_providers.adapters.codex import launch, versions
+from fencepost_providers.adapters.codex import deliveries, launch, versions
 from fencepost_providers.adapters.codex.events import (
     INBOX_ITEM,
-    NAMESPACE,
-    TASK_ITEM,
     TURNS_MAX,
     Conversation,
     Heard,
@@ -58,11 +55,9 @@ from fencepost_providers.domain.runtimes import (
     Uncertain,
     Visible,
 )
+from fencepost_providers.processes.child import to_the_end
 
 PROVIDER: Final = "codex"
-ROUTE: Final = "fencepost_route"
-SCHEMA_VERSION: Final = 1
-PROMPT: Final = "prompt"
 # Of SUBMIT_MS_MAX: for a question before, for the answer to the submission itself; the rest is for the receipt.
 ASK_MS_MAX: Final = 3_000
 SUBMIT_ANSWER_MS_MAX: Final = 15_000
@@ -82,27 +77,6 @@ NO_INPUT: Final = "input must not be empty"
 DRAINING: Final = "serverShuttingDown"
 
 
-def frame(work: Delivery) -> Json:
-    """Return the routing of a record, without its body."""
-    asks = work.kind in {"request", PROMPT}
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "kind": work.kind,
-        "interaction_id": work.record_id,
-        "request_id": work.record_id if asks else (work.parent_id or None),
-        "parent_interaction_id": work.parent_id or None,
-        "sender": work.sender or None,
-        "sender_id": work.sender_id or None,
-        "reply_status": work.status or None,
-        "possibly_seen": work.possibly_seen,
-    }
-
-
-def framed(work: Delivery) -> str:
-    """Return a record as one object: its body is a member of its own, never part of the routing."""
-    return json.dumps({**frame(work), "body": work.body}, ensure_ascii=False)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Terms:
     """What a runtime needs to start its server again for a terminal, and to open its thread there."""
@@ -113,8 +87,10 @@ class Terms:
     environment: Mapping[str, str]
     launch: Callable[[str, Hear], Awaitable[Server]]
     """Start a server on a socket of this name beside the one that a terminal looks for."""
-    project: Callable[[], Callable[[], None]]
-    """Write the launch settings where a terminal reads them; return what takes them back."""
+    project: Callable[[], Awaitable[None]]
+    """Write the launch settings where a terminal reads them."""
+    restore: Callable[[], Awaitable[None]]
+    """Take them back. Raises nothing: what cannot be taken back now is taken back by the next preparation."""
 
 
 class CodexRuntime:
@@ -133,6 +109,7 @@ class CodexRuntime:
         self._watching: asyncio.Task[None] | None = None
         self._speaking = False
         self._stopped = False
+        self._ending: asyncio.Task[None] | None = None
         self._submitting = asyncio.Lock()
         self._told: asyncio.Event = asyncio.Event()
 
@@ -185,10 +162,12 @@ class CodexRuntime:
             await server.stop()
 
     async def stop(self) -> None:
-        """End the program, with everything it started."""
+        """End the program, with everything it started; whoever calls this waits for it, also where it is cancelled."""
         self._stopped, self._speaking = True, False
         self._told.set()
-        await self.release()
+        if self._ending is None:
+            self._ending = asyncio.ensure_future(self.release())
+        await to_the_end(_joined(self._ending))
 
     def lost(self, detail: str, exit_code: int | None = None) -> None:
         """Tell that this runtime is over, once."""
@@ -307,15 +286,13 @@ class CodexRuntime:
 
     async def show(self, context: Delivery) -> Submission:
         """Show a record without starting a turn."""
-        item = {"type": "function_call_output", "call_id": None, "name": INBOX_ITEM, "namespace": NAMESPACE}
-        items = [{**item, "output": framed(context)}]
         async with self._submitting:
             if self.held:
                 return NotSubmitted(code="terminal_joining", detail=self.held)
             try:
                 await self.ask(
                     "thread/inject_items",
-                    {"threadId": self.conversation_id, "items": items},
+                    {"threadId": self.conversation_id, "items": deliveries.shown(context)},
                     timeout_ms=SUBMIT_ANSWER_MS_MAX,
                 )
             except NotSent as error:
@@ -341,13 +318,14 @@ class CodexRuntime:
             # Nothing is awaited between this look and the first byte.
             known = frozenset(self.conversation.turns)
             answered, wrong = "", None
+            request = {"threadId": self.conversation_id, **deliveries.started(work)}
             try:
-                answer = await self.ask("turn/start", self._start_of(work), timeout_ms=SUBMIT_ANSWER_MS_MAX)
+                answer = await self.ask("turn/start", request, timeout_ms=SUBMIT_ANSWER_MS_MAX)
                 answered = _turn_id(answer)
             except NotSent as error:
                 return _not_connected(error)
             except Refused as error:
-                return _refused("turn/start", error, no_input=work.kind != PROMPT)
+                return _refused("turn/start", error, no_input=not request["input"])
             except NoAnswer as error:
                 wrong = Uncertain(code="codex_no_answer", detail=str(error))
             return await self._begun(work, known, answered, wrong, deadline)
@@ -368,14 +346,6 @@ class CodexRuntime:
             return NotSubmitted(code="conversation_not_loaded", detail=detail)
         detail = "a turn runs, so none was started; nothing was sent"
         return NotSubmitted(code="conversation_active", detail=detail, again=Again.NOW)
-
-    def _start_of(self, work: Delivery) -> Json:
-        thread = {"threadId": self.conversation_id}
-        if work.kind == PROMPT:
-            # A person's own words stand in the conversation as such.
-            return {**thread, "input": [_text(work.body)], "clientUserMessageId": work.record_id}
-        output = {"name": TASK_ITEM, "namespace": NAMESPACE, "output": framed(work)}
-        return {**thread, "input": [], "toolOutput": output}
 
     async def _begun(
         self, work: Delivery, known: frozenset[str], answered: str, wrong: Uncertain | None, deadline: float
@@ -418,14 +388,8 @@ class CodexRuntime:
                 return NotSubmitted(code="terminal_joining", detail=self.held)
             if not turn_id or self.conversation.end_of(turn_id) is not None:
                 return NotSubmitted(code="turn_ended", detail="that turn is over; nothing was sent", again=Again.NOW)
-            route = {"kind": "application", "value": json.dumps(frame(work), ensure_ascii=False)}
-            request = {
-                "threadId": self.conversation_id,
-                "expectedTurnId": turn_id,
-                "input": [_text(work.body)],
-                "clientUserMessageId": work.record_id,
-                "additionalContext": {ROUTE: route},
-            }
+            fence = {"threadId": self.conversation_id, "expectedTurnId": turn_id}
+            request = {**fence, **deliveries.steered(work)}
             wrong: Uncertain | None = None
             answered = ""
             try:
@@ -536,6 +500,10 @@ class CodexRuntime:
         )
 
 
+async def _joined(ending: asyncio.Task[None]) -> None:
+    await asyncio.shield(ending)
+
+
 def _thread(answer: Json) -> Json:
     thread = answer.get("thread")
     return thread if isinstance(thread, dict) else {}
@@ -544,10 +512,6 @@ def _thread(answer: Json) -> Json:
 def _turn_id(answer: Json) -> str:
     turn = answer.get("turn")
     return str(turn.get("id", "")) if isinstance(turn, dict) else ""
-
-
-def _text(body: str) -> Json:
-    return {"type": "text", "text": body}
 
 
 def _not_connected(error: NotSent) -> NotSubmitted:

@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost_providers.adapters.base import StartFailed, Terminal
 from fencepost_providers.adapters.codex import launch
 from fencepost_providers.adapters.codex.rpc import CONNECT_MS_MAX, NoAnswer, NotSent, Refused, resolved
+from fencepost_providers.processes.child import to_the_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from fencepost_providers.adapters.codex.runtime import CodexRuntime
 
 CONTROL_FOLDER: Final = "app-server-control"
@@ -118,11 +117,10 @@ async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
 class CodexAttachment:
     """See `fencepost_providers.adapters.base.Attachment`."""
 
-    def __init__(self, runtime: CodexRuntime, relay: Relay, restore: Callable[[], None]) -> None:
+    def __init__(self, runtime: CodexRuntime, relay: Relay) -> None:
         self.terminal: Terminal = runtime.terminal()
         self._runtime = runtime
         self._relay = relay
-        self._restore: Callable[[], None] | None = restore
         self._joined = False
         self._closed = False
 
@@ -149,7 +147,7 @@ class CodexAttachment:
                 " nothing was delivered",
                 hint="Close the terminal and attach again, or set the agent's settings to these.",
             )
-        self._take_back()
+        await self._runtime.terms.restore()
         self._joined = True
         self._runtime.let_go()
 
@@ -165,7 +163,7 @@ class CodexAttachment:
         if self._closed:
             return
         self._closed = True
-        self._take_back()
+        await self._runtime.terms.restore()
         await self._relay.close()
         if self._joined or self._runtime.server is None:
             return
@@ -194,11 +192,6 @@ class CodexAttachment:
                 hint="Close the terminal and attach again; do not choose another conversation in it while it starts.",
             )
         return self._relay.open > 0
-
-    def _take_back(self) -> None:
-        restore, self._restore = self._restore, None
-        if restore is not None:
-            restore()
 
 
 def differing(parameters: Any, answer: Any) -> str:
@@ -236,11 +229,10 @@ async def prepare(runtime: CodexRuntime) -> CodexAttachment:
         )
     control = str(Path(runtime.server.socket).with_name(CONTROL_SOCKET))
     runtime.held = "A person's terminal is joining the conversation."
-    restore: Callable[[], None] = _nothing
     relay: Relay | None = None
     try:
         await runtime.release()
-        restore = runtime.terms.project()
+        await runtime.terms.project()
         server = await runtime.terms.launch(launch.OWNER_SOCKET, runtime.hear)
         runtime.take(server)
         await _must_be_empty(runtime)
@@ -248,19 +240,19 @@ async def prepare(runtime: CodexRuntime) -> CodexAttachment:
         relay = Relay(control, server.socket)
         await relay.start()
     except BaseException as error:
-        restore()
-        if relay is not None:
-            await relay.close()
-        await runtime.release()
+        await to_the_end(_undone(runtime, relay))
         runtime.lost(f"the conversation's server could not be started for a terminal: {error}")
         if isinstance(error, OSError):
             raise StartFailed("terminal_socket", f"the terminal's socket cannot be made: {error}") from None
         raise
-    return CodexAttachment(runtime, relay, restore)
+    return CodexAttachment(runtime, relay)
 
 
-def _nothing() -> None:
-    return None
+async def _undone(runtime: CodexRuntime, relay: Relay | None) -> None:
+    if relay is not None:
+        await relay.close()
+    await runtime.terms.restore()
+    await runtime.release()
 
 
 async def _must_be_empty(runtime: CodexRuntime) -> None:
