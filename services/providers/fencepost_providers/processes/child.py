@@ -39,7 +39,7 @@ class NotStarted(Exception):
     """No program was started, and nothing is left of the attempt."""
 
 
-class NotWritten(Exception):
+class InputRefused(Exception):
     """Certainly no byte of it has left this process."""
 
 
@@ -286,16 +286,16 @@ class Child:
         """Give bytes to the program's standard input; they may be on their way when this returns.
 
         Raises:
-            NotWritten: the program has ended, has closed its input, or reads too slowly (INPUT_BYTES_MAX).
+            InputRefused: the program has ended, has closed its input, or reads too slowly (INPUT_BYTES_MAX).
         """
         pipe = None if self._transport is None else self._transport.get_pipe_transport(0)
         if pipe is None or self._end.done() or self._pipes.exited.done() or pipe.is_closing():
-            raise NotWritten("the program has ended or closed its input")
+            raise InputRefused("the program has ended or closed its input")
         # Not asserted: the transport of uvloop is one without saying so.
         pipe = cast("asyncio.WriteTransport", pipe)
         waiting = pipe.get_write_buffer_size()
         if waiting + len(data) > INPUT_BYTES_MAX:
-            raise NotWritten(f"the program does not read: {waiting} bytes wait already")
+            raise InputRefused(f"the program does not read: {waiting} bytes wait already")
         pipe.write(data)
 
     def close_input(self) -> None:

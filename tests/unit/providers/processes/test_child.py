@@ -21,9 +21,9 @@ from fencepost_providers.processes.child import (
     TAIL_LINES_MAX,
     Child,
     End,
+    InputRefused,
     Line,
     NotStarted,
-    NotWritten,
     Program,
     to_the_end,
 )
@@ -206,7 +206,7 @@ async def test_writing_is_refused_without_input_after_its_end_and_after_the_prog
     over, _ = await run("/bin/true", takes_input=True)
     await over.gone()
     for child in (deaf, closed, over):
-        with pytest.raises(NotWritten, match="ended or closed"):
+        with pytest.raises(InputRefused, match="ended or closed"):
             child.write(b"x\n")
 
 
@@ -214,7 +214,7 @@ async def test_writing_is_refused_without_input_after_its_end_and_after_the_prog
 async def test_more_input_than_fits_is_refused_whole(run: Run) -> None:
     child, _ = await run("/bin/sleep", "600", takes_input=True)
     child.write(b"x" * INPUT_BYTES_MAX)
-    with pytest.raises(NotWritten, match="does not read"):
+    with pytest.raises(InputRefused, match="does not read"):
         child.write(b"y" * INPUT_BYTES_MAX)
 
 

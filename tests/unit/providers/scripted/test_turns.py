@@ -13,7 +13,7 @@ from fencepost_providers.adapters.scripted.connection import Connection, Json, L
 from fencepost_providers.adapters.scripted.scripted_adapter import APPROVED_TOOLS_MAX, ScriptedAdapter, parse_version
 from fencepost_providers.adapters.scripted.turns import TURNS_REMEMBERED_MAX, Turn, Turns, Words
 from fencepost_providers.domain.runtimes import FINAL_BYTES_MAX, TurnStatus
-from fencepost_providers.processes.child import Line, NotWritten
+from fencepost_providers.processes.child import InputRefused, Line
 from fencepost_testing.adapter_benches import ScriptedBench
 
 
@@ -134,9 +134,9 @@ async def test_no_answer_in_time_and_no_answer_any_more_are_told_apart_from_noth
         await asking
 
     def refuse(_: bytes) -> None:
-        raise NotWritten("no")
+        raise InputRefused("no")
 
-    with pytest.raises(NotWritten):
+    with pytest.raises(InputRefused):
         await wire.connection.ask(refuse, "hello", {}, None)
 
 

@@ -73,7 +73,7 @@ class Connection:
         """Send a request and return its result. Nothing is sent twice.
 
         Raises:
-            NotWritten: from `write`; no byte has left.
+            InputRefused: from `write`; no byte has left.
             Rejected: see there; so are Silent, after `ms`, Lost and Malformed.
         """
         self._last += 1

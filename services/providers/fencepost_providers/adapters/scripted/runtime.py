@@ -32,7 +32,7 @@ from fencepost_providers.domain.runtimes import (
     Uncertain,
     Visible,
 )
-from fencepost_providers.processes.child import Child, NotWritten, to_the_end
+from fencepost_providers.processes.child import Child, InputRefused, to_the_end
 
 PROVIDER: Final = "scripted"
 SETTLE_MS_MAX: Final = 1_000
@@ -93,7 +93,7 @@ class ScriptedRuntime:
     async def ask(self, method: str, params: Json, ms: int | None) -> Json:
         """Send a request; see Connection.ask."""
         if self._child is None:
-            raise NotWritten("there is no program")
+            raise InputRefused("there is no program")
         return await self._connection.ask(self._child.write, method, params, ms)
 
     def begin_telling(self) -> None:
@@ -108,7 +108,7 @@ class ScriptedRuntime:
         """See Runtime.activity."""
         try:
             result = await self.ask("activity", {}, self._answer_ms)
-        except (NotWritten, Rejected, Silent, Lost, Malformed):
+        except (InputRefused, Rejected, Silent, Lost, Malformed):
             return Activity(state=State.UNKNOWN)
         return _activity(result) or Activity(state=State.UNKNOWN)
 
@@ -142,7 +142,7 @@ class ScriptedRuntime:
         until = asyncio.get_running_loop().time() + min(self._answer_ms, INTERRUPT_MS_MAX) / 1000
         try:
             await self.ask("interrupt", {"turn": turn_id}, min(self._answer_ms, INTERRUPT_MS_MAX))
-        except NotWritten as error:
+        except InputRefused as error:
             return Interrupted(result=Interruption.NOTHING, turn_id=turn_id, detail=str(error))
         except Rejected as error:
             nothing = error.code == "no_such_turn"
@@ -183,7 +183,7 @@ class ScriptedRuntime:
         params = {"delivery": dataclasses.asdict(delivery), **more}
         try:
             return await self.ask(method, params, ms)
-        except NotWritten as error:
+        except InputRefused as error:
             again = Again.NOW if self._child is None or self._child.has_ended else Again.WHEN_IDLE
             return NotSubmitted(code="not_written", detail=_cut(str(error)), again=again)
         except Rejected as error:

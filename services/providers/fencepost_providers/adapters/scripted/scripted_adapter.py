@@ -30,7 +30,7 @@ from fencepost_providers.domain.runtimes import (
     Model,
     Support,
 )
-from fencepost_providers.processes.child import Child, Line, NotStarted, NotWritten, Program
+from fencepost_providers.processes.child import Child, InputRefused, Line, NotStarted, Program
 
 HELLO_MS_MAX: Final = 10_000
 APPROVED_TOOLS_MAX: Final = 200
@@ -227,7 +227,7 @@ async def _ask(runtime: ScriptedRuntime, method: str, params: Json, ms: int | No
     """
     try:
         return await runtime.ask(method, params, ms)
-    except (NotWritten, Lost) as error:
+    except (InputRefused, Lost) as error:
         raise StartFailed(
             "program_exited",
             f"The program was started and did not stay: {error}. Nothing was submitted.",
