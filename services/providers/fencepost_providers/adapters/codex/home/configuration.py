@@ -56,10 +56,7 @@ def reconcile(home: Path, records: Path, native: Path, server: McpServer) -> lis
         step = _step(home, records, native, server, raw=raw, merging=merging, owning=owning)
         content = step.text.encode()
         if step.origin is not None and step.origin != merging.get("origin"):
-            old = (
-                merge.resolved(tables.parse(step.text), merging) if "pending" in merging else merging.get("origin", {})
-            )
-            files.write_record(records / MERGE_RECORD, {"origin": old, "pending": step.origin})
+            files.write_record(records / MERGE_RECORD, {"origin": step.known, "pending": step.origin})
         if step.registration.owned is not None and step.registration.owned != owning.get("owned"):
             intent = {"owned": owning.get("owned"), "pending": step.registration.owned}
             files.write_record(records / REGISTRATION_RECORD, intent)
@@ -179,7 +176,7 @@ def _step(
         plan = merge.merged(private, source[1], known)
         origin = plan.origin
     own = registration.registered(private, owning, server, program_there=runnable(server.command))
-    kept = merging.get("origin") if isinstance(merging.get("origin"), dict) else None
+    kept = recorded if merging else None
     unwritten = registration.Registration(state=own.state, sets={}, owned=owning.get("owned"))
     # Where not everything fits: our server alone, while what came from the native file waits; else nothing.
     for changes, entry, after in ((plan, own, origin), (NOTHING, own, kept), (NOTHING, unwritten, kept)):

@@ -29,7 +29,7 @@ DATABASES: Final = ("*.sqlite", "*.sqlite-wal", "*.sqlite-shm")
 ASKED_FOR: Final = tuple(tool.name for tool in TOOLS if not tool.hints.read_only)
 
 
-def findings(plan: LaunchPlan, places: location.Places, *, bytes_max: int) -> list[Finding]:
+def findings(plan: LaunchPlan, places: location.Places, *, bytes_max: int | None) -> list[Finding]:
     """Return how the home stands: place, configuration, registration, approvals, links, what was broken off."""
     home = location.effective(places)
     if not home.is_dir():
@@ -52,7 +52,7 @@ def findings(plan: LaunchPlan, places: location.Places, *, bytes_max: int) -> li
     return found
 
 
-def _place(places: location.Places, home: Path, bytes_max: int) -> Finding:
+def _place(places: location.Places, home: Path, bytes_max: int | None) -> Finding:
     if not location.fits(home, bytes_max=bytes_max):
         text = f"the path of {home} is too long for Codex's socket"
         return Finding(

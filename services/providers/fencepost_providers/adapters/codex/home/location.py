@@ -31,6 +31,7 @@ SOCKET: Final = "app-server-control/app-server-control.sock"
 RECORD: Final = "home.json"
 MARKER: Final = "owner.json"
 COMPACT_NAME: Final = "h"
+SHORT: Final = "codex"
 PLACE_CHARS: Final = 8
 PLACES_MAX: Final = 16
 STATE_VARIABLE: Final = "XDG_STATE_HOME"
@@ -70,19 +71,24 @@ def places_of(plan: LaunchPlan, native: Path) -> Places:
     return Places(folder=Path(os.path.abspath(plan.folder)), agent_id=plan.agent_id, native=native)  # noqa: PTH100
 
 
-def default_roots(environment: Mapping[str, str]) -> tuple[Path, ...]:
-    """Return where short places may be made, best first. All of them outlive a restart of the machine."""
+def default_roots(places: Places, environment: Mapping[str, str]) -> tuple[Path, ...]:
+    """Return where short places may be made, best first. All of them outlive a restart of the machine.
+
+    The first lies in the agent's own FENCEPOST_HOME, so that whoever copies or removes that has the homes with it.
+    """
     state = environment.get(STATE_VARIABLE, "")
     person = Path(os.path.expanduser("~"))  # noqa: PTH111 (may be no path at all)
-    roots = [Path(state) / "fencepost"] if state.startswith("/") else []
+    roots = [places.folder.parents[1] / SHORT] if places.folder.parent.name == "agents" else []
+    if state.startswith("/"):
+        roots.append(Path(state) / "fencepost")
     if person.is_absolute():
         roots += [person / ".local/state/fencepost", person / ".fencepost-codex"]
     return (*roots, Path(f"/var/tmp/fencepost-{os.geteuid()}"))  # noqa: S108 (checked before it is used)
 
 
-def fits(home: Path, *, bytes_max: int = SOCKET_PATH_BYTES_MAX) -> bool:
+def fits(home: Path, *, bytes_max: int | None = None) -> bool:
     """Tell whether the control socket of a home has a path that a socket can have."""
-    return len(os.fsencode(home / SOCKET)) <= bytes_max
+    return len(os.fsencode(home / SOCKET)) <= (SOCKET_PATH_BYTES_MAX if bytes_max is None else bytes_max)
 
 
 def effective(places: Places) -> Path:
@@ -94,7 +100,7 @@ def effective(places: Places) -> Path:
     return Path(os.path.realpath(places.habitat)) / HOME_NAME
 
 
-def settle(places: Places, roots: Sequence[Path], *, bytes_max: int) -> tuple[Path, list[Finding]]:
+def settle(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> tuple[Path, list[Finding]]:
     """Make the home where it belongs and return its physical path.
 
     Raises:
@@ -114,7 +120,7 @@ def _recorded(record: Mapping[str, Any]) -> bool:
     return all(isinstance(record.get(key), str) for key in ("home", "token"))
 
 
-def _chosen(places: Places, roots: Sequence[Path], *, bytes_max: int) -> dict[str, Any]:
+def _chosen(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> dict[str, Any]:
     """Choose a short place that nobody has, and record it before anything is made there."""
     flaws: list[str] = []
     for root in roots:

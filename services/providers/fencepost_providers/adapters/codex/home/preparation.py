@@ -11,7 +11,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final, TypeVar
 
-from fencepost.home import SOCKET_PATH_BYTES_MAX
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.adapters.codex.home import (
     arguments,
@@ -58,7 +57,7 @@ async def prepare(
     *,
     native: Path,
     compact_roots: Sequence[Path] | None = None,
-    socket_bytes_max: int = SOCKET_PATH_BYTES_MAX,
+    socket_bytes_max: int | None = None,
 ) -> Prepared:
     """Make the agent's Codex home what it is to be, at most PREPARE_MS_MAX; may be repeated, and after any crash.
 
@@ -67,8 +66,9 @@ async def prepare(
     Raises:
         StartFailed: the home cannot be used; nothing was lost.
     """
-    roots = location.default_roots(os.environ) if compact_roots is None else tuple(compact_roots)
-    return await in_thread(lambda: _prepared(plan, native, roots, socket_bytes_max))
+    places = location.places_of(plan, native)
+    roots = location.default_roots(places, os.environ) if compact_roots is None else tuple(compact_roots)
+    return await in_thread(lambda: _prepared(plan, places, roots, socket_bytes_max))
 
 
 async def in_thread(work: Callable[[], T]) -> T:
@@ -99,8 +99,8 @@ async def in_thread(work: Callable[[], T]) -> T:
         ) from error
 
 
-def _prepared(plan: LaunchPlan, native: Path, roots: Sequence[Path], bytes_max: int) -> Prepared:
-    places = location.places_of(plan, native)
+def _prepared(plan: LaunchPlan, places: location.Places, roots: Sequence[Path], bytes_max: int | None) -> Prepared:
+    native = places.native
     instructions_text = instructions.composed(plan.instructions)
     with locked(places):
         home, notes = location.settle(places, roots, bytes_max=bytes_max)
@@ -229,7 +229,9 @@ async def publish_history(plan: LaunchPlan, *, native: Path) -> tuple[Finding, .
     return tuple(await in_thread(work))
 
 
-async def approve_tools(plan: LaunchPlan, tools: Sequence[str], *, native: Path) -> tuple[str, ...]:
+async def approve_tools(
+    plan: LaunchPlan, tools: Sequence[str], *, native: Path, compact_roots: Sequence[Path] | None = None
+) -> tuple[str, ...]:
     """Approve tools of our server, each by its name, in the agent's own configuration; return all that are approved.
 
     Nothing else is granted by it (M127-M129). A home that is not there yet is prepared.
@@ -239,7 +241,7 @@ async def approve_tools(plan: LaunchPlan, tools: Sequence[str], *, native: Path)
     """
     places = location.places_of(plan, native)
     if not (location.effective(places) / configuration.NAME).exists():
-        await prepare(plan, native=native)
+        await prepare(plan, native=native, compact_roots=compact_roots)
 
     def work() -> tuple[str, ...]:
         with locked(places):
@@ -253,7 +255,7 @@ async def findings(
     *,
     native: Path,
     plugins: Callable[[], Awaitable[bytes]] | None = None,
-    socket_bytes_max: int = SOCKET_PATH_BYTES_MAX,
+    socket_bytes_max: int | None = None,
 ) -> tuple[Finding, ...]:
     """Return how the agent's Codex home stands; changes nothing.
 

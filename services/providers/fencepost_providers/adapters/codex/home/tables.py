@@ -93,33 +93,42 @@ def edited(text: str, sets: Mapping[Path, Any], removes: Sequence[Path]) -> str:
         NotToml: the text is none.
         NotEditable: see there; nothing of it was done.
     """
-    before = parse(text)
-    wanted = _plain(before, sets, removes)
-    if same(before, wanted):
-        return text
     try:
-        document = tomlkit.parse(text)
-        for path in removes:
-            _delete(document, path)
-        fresh: dict[str, Any] = {}
-        for path, value in sets.items():
-            if not _put(document, path, value):
-                _nest(fresh, path, value)
-        text = _without_emptied(_appended(tomlkit.dumps(document), fresh), removes)
-        return _checked(text, wanted)
+        return _with(_without(text, removes), sets)
+    except (NotEditable, NotToml):
+        raise
     except (TOMLKitError, KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
         raise NotEditable(f"the edit does not fit this file: {error}") from None
 
 
-def _plain(before: Mapping[str, Any], sets: Mapping[Path, Any], removes: Sequence[Path]) -> dict[str, Any]:
-    wanted: dict[str, Any] = copy.deepcopy(dict(before))
+def _without(text: str, removes: Sequence[Path]) -> str:
+    before = parse(text)
+    wanted: dict[str, Any] = copy.deepcopy(before)
     for path in removes:
         place = lookup(wanted, path[:-1])
         if isinstance(place, dict):
             place.pop(path[-1], None)
+    if same(before, wanted):
+        return text
+    document = tomlkit.parse(text)
+    for path in removes:
+        _delete(document, path)
+    return _checked(_without_emptied(tomlkit.dumps(document), removes), wanted)
+
+
+def _with(text: str, sets: Mapping[Path, Any]) -> str:
+    before = parse(text)
+    wanted: dict[str, Any] = copy.deepcopy(before)
     for path, value in sets.items():
         _nest(wanted, path, value)
-    return wanted
+    if same(before, wanted):
+        return text
+    document = tomlkit.parse(text)
+    fresh: dict[str, Any] = {}
+    for path, value in sets.items():
+        if not _put(document, path, value):
+            _nest(fresh, path, value)
+    return _checked(_appended(tomlkit.dumps(document), fresh), wanted)
 
 
 def _nest(value: dict[str, Any], path: Path, leaf: Any) -> None:
@@ -128,6 +137,8 @@ def _nest(value: dict[str, Any], path: Path, leaf: Any) -> None:
         place = place.setdefault(key, {})
         if not isinstance(place, dict):
             raise NotEditable(f"{key} is no table")
+    if isinstance(place.get(path[-1]), dict) and not isinstance(leaf, Mapping):
+        raise NotEditable(f"{path[-1]} is a table")
     place[path[-1]] = leaf
 
 
@@ -168,7 +179,7 @@ def _header(line: str) -> Path | None:
     if not line.lstrip().startswith("[") or line.lstrip().startswith("[["):
         return None
     try:
-        place: Any = tomllib.loads(line)
+        place: Any = tomllib.loads(line.strip())
     except tomllib.TOMLDecodeError:
         return None
     path: list[str] = []
