@@ -210,6 +210,21 @@ def test_a_native_copy_that_is_too_large_locked_or_no_file_is_left_for_the_next_
 
 
 @pytest.mark.requirement("codex.history-is-published")
+def test_the_index_is_published_under_the_lock_that_codex_keeps_beside_it(
+    home: Path, native: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = named("a", "name", "2026-11-30T12:00:00Z")
+    (home / history.INDEX).write_bytes(line)
+    monkeypatch.setattr(history, "LOCK_MS_MAX", 30)
+    with (native / history.INDEX_LOCK).open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert publish(home, native, records) == ["codex_history_not_published"]
+        assert not (native / history.INDEX).exists()
+    assert publish(home, native, records) == []
+    assert central(native, history.INDEX) == line
+
+
+@pytest.mark.requirement("codex.history-is-published")
 def test_a_full_disk_leaves_the_native_copy_as_it_was(
     home: Path, native: Path, records: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
