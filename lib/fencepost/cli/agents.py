@@ -114,6 +114,8 @@ def create(
     screen.put(f"Agent {one_line(created.agent.name)}{again}, in project {one_line(in_project.name)}.")
     screen.put(f"  UUID        {created.agent.agent_id}")
     screen.put(f"  Credential  {created.credential_file}")
+    if created.agent.provider:
+        screen.put(f"\nTo have Fencepost run it: fencepost agent start {shlex.quote(one_line(created.agent.name))}")
     screen.put("\nIts shell, or the program that starts it:")
     for variable, value in connect["environment"].items():
         screen.put(f"  export {variable}={shlex.quote(value)}")
@@ -187,8 +189,10 @@ def status_words(agent: pb.Agent, now_ms: int) -> str:
     """Return what was observed of an agent's runtime, and what a person wants where that differs."""
     fields = agent.DESCRIPTOR.fields_by_name
     wanted = enum_word(fields["desired"], agent.desired)
-    if not agent.HasField("status") or not agent.status.state:
-        return "by itself" if wanted is None else f"wanted {wanted}"
+    if wanted is None:
+        return "by itself"
+    if not agent.status.state:
+        return f"not seen yet, wanted {wanted}"
     seen = (enum_word(agent.status.DESCRIPTOR.fields_by_name["state"], agent.status.state) or "?").replace("_", " ")
     odd = f", wanted {wanted}" if wanted == "paused" or (wanted == "on") != (seen != "off") else ""
     return f"{seen} ({screen.ago(agent.status.observed_at_ms, now_ms)}){odd}"
