@@ -8,6 +8,7 @@ cuts short is a broken end, which the next publication repairs. Source: R104, R1
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -29,6 +30,8 @@ DAMAGED: Final = "damaged"
 INDEX_LOCK: Final = "session_index.jsonl.lock"
 LINE_BYTES_MAX: Final = 1024 * 1024
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+# More than that at the end was not left by a broken write: it may be a form that is not known here.
+DAMAGED_BYTES_MAX: Final = 1024 * 1024
 CENTRAL_BYTES_MAX: Final = 256 * 1024 * 1024
 LOCK_MS_MAX: Final = 5_000
 # How many bytes before a position say that it is still the same file.
@@ -171,20 +174,23 @@ def _append(central: Path, records: Path, entries: list[tuple[Entry, bytes]]) ->
             newest[entry.subject] = entry.order
             lines.append(line + b"\n")
         size = os.fstat(file.fileno()).st_size
-        if not lines:
+        # A whole record without its line end would swallow whatever Codex appends next.
+        payload = b"".join(lines) if whole else b"\n" + b"".join(lines)
+        if not payload and end == size:
             return
         if faults.ARMED:
             faults.hit(_LOCKED)
+        if size - end > DAMAGED_BYTES_MAX:
+            raise files.Unreadable(f"its last {size - end} bytes are no records, and more than a crash leaves")
         if end < size:
             _keep_damaged(file, records, central.name, end, size)
             if os.fstat(file.fileno()).st_size != size:
                 raise files.Unreadable("somebody writes to it without its lock")
             os.ftruncate(file.fileno(), end)
-        payload = b"".join(lines) if whole else b"\n" + b"".join(lines)
         try:
             written = os.write(file.fileno(), payload)
             if written != len(payload):
-                raise OSError(28, os.strerror(28), str(central))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(central))
             os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), end)
