@@ -415,9 +415,9 @@ class Server:
         params = {"threadId": thread.id, "turnId": turn.id, "itemId": "call_1", "command": "rm -r x", "reason": reason}
         asked = {"method": "item/commandExecution/requestApproval", "params": params}
         thread.asked[number] = (asked, answer)
+        await self.set_status(thread, {"type": "active", "activeFlags": ["waitingOnApproval"]})
         for client in tuple(thread.subscribers):
             await self.tell_one(client, {**asked, "id": number})
-        await self.set_status(thread, {"type": "active", "activeFlags": ["waitingOnApproval"]})
         await answer.wait()
         del thread.asked[number]
         await self.tell(thread, "serverRequest/resolved", requestId=number)
@@ -438,6 +438,7 @@ class Server:
         if self.draining or not running:
             self.ending.set()
         self.draining = True
+        (self.folder / "draining").touch()
 
 
 HANDLERS: Final[dict[str, Callable[[Server, ServerConnection, Json, str], Any]]] = {

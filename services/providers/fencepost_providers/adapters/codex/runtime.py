@@ -110,6 +110,7 @@ class CodexRuntime:
         self._speaking = False
         self._stopped = False
         self._ending: asyncio.Task[None] | None = None
+        self._attachment: Attachment | None = None
         self._submitting = asyncio.Lock()
         self._told: asyncio.Event = asyncio.Event()
 
@@ -166,8 +167,18 @@ class CodexRuntime:
         self._stopped, self._speaking = True, False
         self._told.set()
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self.release())
+            self._ending = asyncio.ensure_future(self._end())
         await to_the_end(_joined(self._ending))
+
+    async def _end(self) -> None:
+        if self._attachment is not None:
+            await self._attachment.close()
+        await self.release()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this runtime is over."""
+        return self._stopped
 
     def lost(self, detail: str, exit_code: int | None = None) -> None:
         """Tell that this runtime is over, once."""
@@ -472,7 +483,8 @@ class CodexRuntime:
         from fencepost_providers.adapters.codex.terminal import prepare  # noqa: PLC0415 (it needs this module's names)
 
         async with self._submitting:
-            return await prepare(self)
+            self._attachment = await prepare(self)
+            return self._attachment
 
     async def reopen(self) -> Json:
         """Subscribe to the thread of a server that has just started; return the program's answer.
