@@ -31,11 +31,13 @@ from fencepost.cli.launching import (
 from fencepost.cli.options import AsJson, Key, Target, key_or_new
 from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.project import locate
+from fencepost.cli.running import runtime_of, runtime_words
 from fencepost.cli.screen import Column
 from fencepost.client import new_key
 from fencepost.common.v1 import common_pb2
 from fencepost.connect.entry import connection
 from fencepost.errors import Refused
+from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as pb
 
 agents = typer.Typer(help="Create, list, show, change and delete agents.", no_args_is_help=True)
@@ -203,14 +205,16 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
     """Show one agent."""
     who = acting.as_whoever()
 
-    async def work(services: acting.Services) -> tuple[pb.GetAgentResponse, dict[str, Any]]:
+    async def work(
+        services: acting.Services,
+    ) -> tuple[pb.GetAgentResponse, dict[str, Any], providers_pb2.Runtime | None]:
         found = await resolve(services, target)
-        return found, await readers(services, [found.agent])
+        return found, await readers(services, [found.agent]), await runtime_of(services, found.agent)
 
-    found, reading = acting.call(who, work)
+    found, reading, runtime = acting.call(who, work)
     agent, reader = found.agent, reading.get(found.agent.agent_id)
     if as_json:
-        fields = {**plain(found), "reader": reader}
+        fields = {**plain(found), "reader": reader, "runtime": None if runtime is None else plain(runtime)}
         screen.put_json(fields | ({"connect": connection(who.home, agent.agent_id)} if who.is_operator else {}))
         return
     now_ms = int(time.time() * 1000)
@@ -225,6 +229,9 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
         "Generation": str(agent.generation),
         "Status": status_words(agent, now_ms),
         "Detail": agent.status.detail,
+        "Runtime": "" if runtime is None else runtime_words(runtime),
+        "Problem": "" if runtime is None else runtime.problem,
+        "Log": "" if runtime is None else runtime.log_file,
         "Conversation": agent.conversation_id,
         **launch_facts(agent),
         "State": "deleting: no credential, its mail is being closed and erased" if deleting else "",

@@ -26,6 +26,8 @@ from fencepost.sessions.v1 import sessions_pb2
 WAIT_S_DEFAULT: Final = 30
 WAIT_S_MAX: Final = 120
 LOOK_AGAIN_MS: Final = 150
+# What only adds to an answer may take no longer than this.
+GLANCE_MS_MAX: Final = 2_000
 
 WaitS = Annotated[
     int, typer.Option("--wait-s", metavar="S", help=f"How long to wait for it to be so: 0 to {WAIT_S_MAX} s.")
@@ -321,11 +323,22 @@ def _end(seen: _Seen, until: frozenset[int], wait_s: int, *, agent: sessions_pb2
     raise typer.Exit(exits.TIMED_OUT)
 
 
-def put_runtime(runtime: pb.Runtime) -> None:
-    """Show a runtime to people."""
+async def runtime_of(services: acting.Services, agent: sessions_pb2.Agent) -> pb.Runtime | None:
+    """Return what providers say of an agent that they run; None where they run none, or cannot tell at once."""
+    if agent.desired == sessions_pb2.DESIRED_STATE_UNSPECIFIED:
+        return None
+    try:
+        async with asyncio.timeout(GLANCE_MS_MAX / 1000):
+            return (await services.providers.get_runtime(agent.agent_id)).runtime
+    except (FencepostError, TimeoutError):
+        # Who an agent is, is sessions' answer; it does not depend on providers.
+        return None
+
+
+def runtime_words(runtime: pb.Runtime) -> str:
+    """Return the state of a runtime for people, on one line."""
     fields = runtime.DESCRIPTOR.fields_by_name
-    state = enum_word(fields["state"], runtime.state) or "not known"
-    facts = [state]
+    facts = [enum_word(fields["state"], runtime.state) or "not known"]
     if runtime.state == pb.RUNTIME_STATE_READY:
         activity = enum_word(fields["activity"], runtime.activity) or "activity not known"
         facts.append(activity.replace("_", " "))
@@ -334,7 +347,12 @@ def put_runtime(runtime: pb.Runtime) -> None:
         facts.append(f"process {runtime.pid}")
     if runtime.attached:
         facts.append("a terminal is attached")
-    screen.put("  " + ", ".join(one_line(fact) for fact in facts))
+    return ", ".join(one_line(fact) for fact in facts)
+
+
+def put_runtime(runtime: pb.Runtime) -> None:
+    """Show a runtime to people."""
+    screen.put(f"  {runtime_words(runtime)}")
     if runtime.conversation_id:
         screen.put(f"  conversation {one_line(runtime.conversation_id)}")
     if runtime.problem:

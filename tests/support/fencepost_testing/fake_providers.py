@@ -38,7 +38,7 @@ class FakeProviders(ProvidersServiceServicer):
 
     async def start(self) -> None:
         await self._serve(PROVIDERS, add_ProvidersServiceServicer_to_server, self)
-        await self._serve(SESSIONS, add_SessionsServiceServicer_to_server, _Sessions(self.agent))
+        await self._serve(SESSIONS, add_SessionsServiceServicer_to_server, _Sessions(self.agent))  # type: ignore[abstract]
 
     async def _serve(self, name: str, add: Any, servicer: Any) -> None:
         server = grpc.aio.server()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 
@@ -332,6 +333,36 @@ def test_launch_settings_are_given_at_creation_and_changed_or_cleared_one_by_one
 def test_a_word_that_says_no_way_of_delivery_is_refused(quick: Shell) -> None:
     done = quick("agent", "update", "bob", "--when-active", "now", "--json")
     assert (done.code, done.error["code"], quick.acted) == (1, "invalid_arguments", [])
+
+
+@pytest.mark.requirement("cli.shows-what-was-observed")
+def test_an_agent_is_shown_with_its_runtime_and_what_stands_in_its_way(quick: Shell) -> None:
+    knows(quick, agent(ON))
+    says(quick, READY)
+    assert (
+        "Runtime      ready, action needed, codex 0.171.0, generation 4, process 77"
+        in quick("agent", "show", "bob").out
+    )
+    assert quick("agent", "show", "bob", "--json").document["runtime"]["pid"] == 77
+    says(quick, FAILED)
+    assert "Problem      codex_missing: no codex was found." in quick("agent", "show", "bob").out
+
+
+@pytest.mark.requirement("cli.shows-what-was-observed")
+@pytest.mark.parametrize("answer", [DOWN, NOT_HEARD, None], ids=["down", "not heard of", "silent"])
+def test_an_agent_is_shown_where_providers_cannot_tell(quick: Shell, answer: Any) -> None:
+    knows(quick, agent(ON))
+    quick.monkeypatch.setattr(running, "GLANCE_MS_MAX", 50)
+
+    async def silent(_agent_id: str) -> None:
+        await asyncio.Event().wait()
+
+    if answer is None:
+        quick.providers.get_runtime = silent
+    else:
+        quick.providers.answers["get_runtime"] = answer
+    done = quick("agent", "show", "bob", "--json")
+    assert (done.code, done.document["runtime"]) == (0, None)
 
 
 @pytest.mark.requirement("cli.shows-what-was-observed")
