@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from fencepost_providers.adapters.codex.events import Conversation, Heard
 from fencepost_providers.adapters.codex.runtime import CodexRuntime
 from fencepost_testing import adapter_benches
 from fencepost_testing.adapter_benches import processes_of
 from fencepost_testing.codex_benches import FakeCodexBench, fake_codex
+
+
+def pytest_asyncio_loop_factories(
+    config: pytest.Config, item: pytest.Item
+) -> Mapping[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests of this folder under the loop on which the service runs."""
+    return {"uvloop": uvloop.new_event_loop}
+
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "codex"
 Recording = list[tuple[str, dict[str, Any]]]

@@ -73,7 +73,7 @@ UNREAD: Final = "Invalid request: "
 # What a version that does not know `toolOutput` sees of a request that has nothing else.
 NO_INPUT: Final = "input must not be empty"
 # A server that was told to end refuses new work before it is dispatched, and says so in data, not only in words. The
-# refusal answers this very request; a steer refused so was shown in no turn (tests/e2e_external/test_codex.py).
+# refusal answers this very request; a steer refused so was shown in no turn (tests/e2e_external/codex/test_codex.py).
 DRAINING: Final = "serverShuttingDown"
 
 

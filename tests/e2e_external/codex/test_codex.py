@@ -37,7 +37,7 @@ from fencepost_testing.codex_benches import RealCodexBench, real_codex_bench
 from fencepost_testing.codex_real import NoNamespace, RealCodex, real_codex
 from fencepost_testing.real_programs import NotInstalled, installed
 
-ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[3]
 PROGRAMS: Final = ROOT / "build" / "e2e" / "programs"
 STEERS: Final = 20
 
