@@ -162,6 +162,7 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
         ("MOVE_RECORD", "INTEGER PRIMARY KEY (rowid=?)"),
         ("MOST_HOPS", "INDEX record_hops (recipient=?)"),
         ("UNPUBLISHED_OF", "binding_unpublished (requester=?)"),
+        ("HAS_UNPUBLISHED", "binding_unpublished (requester=?)"),
         ("BINDING_BY_TOKEN", "binding_by_token (token=?)"),
         ("BOUND_BY_RECIPIENT", "binding_bound (recipient=?)"),
         ("BOUND_BY_DISPATCHER", "binding_unsettled (dispatcher=?)"),
