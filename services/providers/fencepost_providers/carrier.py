@@ -94,9 +94,13 @@ class Carrier:
         self._unanswered = None
         self.rest_until = 0.0
 
-    def due(self, life: Life | None, *, held_back: bool) -> Step:
-        """Return what is to be done now, as far as is known without asking."""
+    def due(self, life: Life | None, *, held_back: bool, holding: Step = Step.NOTHING) -> Step:
+        """Return what is to be done now, as far as is known without asking.
+
+        `holding` is the step for which a claim is held: its record is not among what the mailbox says that waits.
+        """
         agent = self._agent()
+        held_work = holding in {Step.BEGIN, Step.STEER}
         current = life.current if life is not None else runtimes.Activity(state=State.UNKNOWN)
         ready = life is not None and life.runtime is not None and not life.gone
         return decide(
@@ -109,8 +113,8 @@ class Carrier:
                 state=current.state,
                 turn_id=current.turn_id,
                 bound=life is not None and life.carries(current.turn_id),
-                requests=self.requests,
-                context=self.context or self._round is not None,
+                requests=held_work or (holding is not Step.SHOW and self.requests),
+                context=holding is Step.SHOW or (not held_work and (self.context or self._round is not None)),
                 after_context=self._after_context,
                 when_active=agent.launch.when_active,
                 able=life.able if life is not None else Able(),
@@ -263,7 +267,7 @@ class Carrier:
             self._rest()
             return
         unfit = self._unfit(life, taken)
-        if not unfit and (held_back or self.due(life, held_back=held_back) is not step):
+        if not unfit and self.due(life, held_back=held_back, holding=step) is not step:
             unfit = "what the conversation does has changed"
         if unfit:
             submission: Submission = NotSubmitted(code="not_submitted", detail=unfit, again=Again.NOW)

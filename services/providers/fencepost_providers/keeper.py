@@ -231,7 +231,7 @@ class Keeper:
 
     def is_asleep(self) -> bool:
         """Tell whether nothing is done now, and nothing will be before something changes."""
-        return self._asleep
+        return self._asleep and not self._changed.is_set()
 
     def due(self) -> Step:
         """Return what the carrier would do now, as far as is known without asking."""

@@ -249,13 +249,14 @@ class Roster:
                 self._found(agent_id, "work")
                 self._note_work(again[agent_id])
         for keeper in list(self._keepers.values()):
-            carrier = keeper.carrier
-            if keeper.life is None or not keeper.is_asleep() or not (carrier.requests or carrier.context):
+            carrier, life = keeper.carrier, keeper.life
+            if life is None or not keeper.is_asleep() or not (carrier.requests or carrier.context):
                 continue
-            before = keeper.due()
-            if before not in _ACTS:
-                await keeper.life.look()
-            if keeper.is_asleep() and keeper.due() in _ACTS:
+            heard = life.heard
+            if keeper.due() not in _ACTS:
+                await life.look()
+            # What the program said by itself meanwhile is an edge like any other.
+            if keeper.due() in _ACTS and heard == life.heard:
                 self._found(keeper.agent.agent_id, "activity")
                 keeper.wake()
 
