@@ -106,8 +106,10 @@ async def test_off_and_paused_hold_work_until_a_person_wants_otherwise(carried: 
     await carried.create("worker")
     before = await carried.ready("worker")
     await carried.want("worker", sessions_pb.DESIRED_STATE_PAUSED)
-    paused = await carried.request("worker", "SAY after the pause")
+    # The directory is followed in order: who is kept after the pause was told proves that it was heard.
     await carried.create("other")
+    await carried.ready("other")
+    paused = await carried.request("worker", "SAY after the pause")
     # Somebody else's work passes meanwhile: what is held is held, not late.
     assert (await carried.answered(await carried.request("other", "SAY mine"))).body == "mine"
     assert (await carried.explain(paused)).record.delivery_state == ADMITTED
