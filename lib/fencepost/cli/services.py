@@ -241,7 +241,7 @@ def services_table(seen: Status, now: Now, now_ms: int) -> str:
         )
     supervised = {item.name for item in seen.services}
     rows += [
-        [name, "answers", "-", "-", "-", facts["version"], facts["epoch"], ""]
+        [name, "answers", "-", "-", "-", facts["version"], facts.get("epoch", "-"), ""]
         for name, facts in now.described.items()
         if name not in supervised
     ]
