@@ -102,6 +102,17 @@ async def history_of(bench: RealCodexBench, runtime: Runtime, heard: Heard) -> l
     return told
 
 
+@pytest.mark.requirement("codex.materialised-without-a-turn")
+async def test_a_fresh_conversation_is_resumed_before_any_turn(bench: RealCodexBench, start: Starter) -> None:
+    first, _ = await start()
+    await first.stop()
+    second, heard = await start(conversation_id=first.conversation_id, generation=2)
+    assert (await second.activity()).state is State.IDLE
+    assert bench.real is not None
+    assert not bench.real.asked()
+    await heard.end_of(accepted(await second.begin(bench.delivery())).binding.turn_id)
+
+
 @pytest.mark.requirement("codex.nothing-is-cut")
 async def test_the_longest_information_reaches_the_model_whole(bench: RealCodexBench, start: Starter) -> None:
     runtime, heard = await start()
@@ -132,6 +143,23 @@ async def test_work_that_races_with_the_end_of_its_turn_is_either_in_it_or_certa
     told = await history_of(bench, runtime, heard)
     assert {record: told.count(record) for record in certain} == {record: int(was) for record, was in certain.items()}
     print(f"\n{sum(certain.values())} of {STEERS} were in time")
+
+
+@pytest.mark.requirement("codex.steer-has-a-receipt")
+async def test_work_that_comes_while_a_tool_runs_is_bound_and_shown_after_it(
+    bench: RealCodexBench, start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost_providers.adapters.codex.runtime.STEER_RECEIPT_MS_MAX", 300)
+    runtime, heard = await start()
+    calling = bench.scripted([("CALL", 'exec_command {"cmd": "sleep 2"}')])
+    turn_id = accepted(await runtime.begin(calling)).binding.turn_id
+    await heard.until(lambda: any(getattr(said, "name", "") == "shell" for said in heard.all), "the tool's call")
+    work = bench.delivery(Say("after the tool"))
+    submission = accepted(await runtime.steer(work, turn_id))
+    assert "to be shown" in submission.evidence
+    end = await heard.end_of(turn_id)
+    assert (end.status, end.final_text) == (TurnStatus.COMPLETED, "after the tool")
+    assert list(await bench.executions()).count(work.record_id) == 1
 
 
 @pytest.mark.requirement("codex.folded-work-is-no-start")

@@ -82,7 +82,8 @@ class Thread:
         self.turns = list(turns.values())
 
     def described(self) -> Json:
-        return {"id": self.id, "status": self.status, "model": "one", "canAcceptDirectInput": True, "turns": []}
+        described = {"id": self.id, "status": self.status, "path": str(self.place), "model": "one", "turns": []}
+        return {**described, "canAcceptDirectInput": True}
 
 
 class Turn:
@@ -288,7 +289,9 @@ class Server:
         return {"thread": {"id": params["threadId"], "status": {"type": "notLoaded"}, "model": "one"}}
 
     async def thread_name(self, _: ServerConnection, params: Json, __: str) -> Json:
-        self.loaded(params).write({"name": params["name"]})
+        thread = self.loaded(params)
+        if not (self.folder / "names_lie_elsewhere").exists():
+            thread.write({"name": params["name"]})
         return {}
 
     async def thread_inject(self, _: ServerConnection, params: Json, __: str) -> Json:

@@ -48,6 +48,17 @@ async def test_a_fresh_conversation_survives_a_restart_before_any_turn(bench: Fa
     assert (resumed["threadId"], resumed["excludeTurns"]) == (first.conversation_id, True)
 
 
+@pytest.mark.requirement("codex.materialised-without-a-turn")
+async def test_where_a_name_writes_no_file_an_item_does(bench: FakeCodexBench, start: Start) -> None:
+    bench.want("names_lie_elsewhere")
+    first, _ = await start()
+    await first.stop()
+    await start(conversation_id=first.conversation_id, generation=2)
+    (injected,) = bench.requests("thread/inject_items")
+    assert injected["items"][0]["role"] == "developer"
+    assert not bench.requests("turn/start")
+
+
 @pytest.mark.requirement("codex.settings-as-a-person-set-them")
 async def test_a_thread_gets_what_a_person_set_and_nothing_else(bench: FakeCodexBench, start: Start) -> None:
     first, _ = await start()
@@ -186,6 +197,7 @@ async def test_a_conversation_that_somebody_else_writes_is_refused_and_tried_aga
         ("thread 01a2 already has an active writer", "conversation_in_use", True),
         ("no rollout found for thread id 01a2", "conversation_missing", False),
         ("invalid session id: invalid character", "conversation_missing", False),
+        ("invalid paginated history lineage for 01a2: missing source rollout", "conversation_missing", False),
         ("list_turns is not supported by this store", "history_incompatible", False),
         ("cannot resume paginated thread 01a2", "history_incompatible", False),
         ("unknown model `x`", "codex_refused", False),

@@ -40,6 +40,7 @@ PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 250
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 NOTICE_MS_MAX: Final = 2_000
+MISSING: Final = ("no rollout found", "missing source rollout", "invalid session id", "invalid thread id")
 LOG_NAME: Final = "codex.log"
 OWNER_SOCKET: Final = "owner.sock"
 INSTALL_HINT: Final = (
@@ -335,7 +336,7 @@ def refused(method: str, conversation_id: str, refusal: Refused) -> StartFailed:
             hint="Close the terminal, or end the other codex, in which it is open. The start is tried again by itself.",
             again=True,
         )
-    if "no rollout found" in text or "invalid session id" in text or "invalid thread id" in text:
+    if any(said in text for said in MISSING):
         return StartFailed(
             "conversation_missing",
             f"codex has no conversation {conversation_id} in this agent's home; nothing was started",

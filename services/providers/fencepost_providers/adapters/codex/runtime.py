@@ -72,9 +72,10 @@ ANOTHER_RUNS: Final = re.compile(r"expected active turn id \S+ but found \S+")
 UNREAD: Final = "Invalid request: "
 # What a version that does not know `toolOutput` sees of a request that has nothing else.
 NO_INPUT: Final = "input must not be empty"
-# A server that was told to end refuses new work before it is dispatched, and says so in data, not only in words. The
-# refusal answers this very request; a steer refused so was shown in no turn (tests/e2e_external/codex/test_codex.py).
+# A server that was told to end refuses new work before it is dispatched. The refusal answers this very request, and a
+# steer refused so was told to no model (tests/e2e_external/codex). 0.159.2 says so in words only, newer ones in data.
 DRAINING: Final = "serverShuttingDown"
+DRAINING_WORDS: Final = "Server is draining; retry after reconnecting"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -533,7 +534,7 @@ def _not_connected(error: NotSent) -> NotSubmitted:
 def _refused(method: str, error: Refused, *, no_input: bool = False) -> NotSubmitted | Uncertain:
     """Return what a refusal proves, which mostly is nothing."""
     said = f"codex refused {method}: {error.message}"
-    if error.reason == DRAINING:
+    if error.reason == DRAINING or error.message == DRAINING_WORDS:
         return NotSubmitted(code="codex_draining", detail=said)
     if error.message.startswith(UNREAD) or (no_input and error.message == NO_INPUT):
         return NotSubmitted(code="codex_cannot_take_it", detail=said, again=Again.NEVER)
