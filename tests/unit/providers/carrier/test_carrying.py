@@ -200,6 +200,25 @@ async def test_a_claim_whose_answer_was_lost_is_asked_again_under_its_key_and_ca
     assert len(runtime.submitted) == 1
 
 
+@pytest.mark.requirement("providers.a-lost-claim-is-asked-again-under-its-key")
+async def test_a_lost_claim_is_settled_before_anything_else_is_claimed_whatever_has_come_meanwhile(
+    bench: CarrierBench,
+) -> None:
+    runtime = await bench.kept("ann")
+    bench.mailbox.trouble["claim_answer"] = [Lost("connection_lost", "lost")]
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: not bench.mailbox.trouble["claim_answer"])
+    # Meanwhile comes information, which would go first, and a turn of somebody else begins.
+    told = bench.mailbox.add("ann", "information")
+    runtime.say(busy("somebody's"))
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    runtime.end(runtime.now.turn_id)
+    await until(lambda: len(runtime.submitted) == 2)
+    assert [work.record_id for _, work in runtime.submitted] == [asked, told]
+    assert bench.mailbox.answers(asked) == [Answer.ACCEPTED]
+    assert len(bench.mailbox.keys) == 2
+
+
 @pytest.mark.requirement("providers.a-claim-is-looked-at-again-just-before-the-submission")
 async def test_a_claim_that_is_about_to_expire_is_given_back_and_not_submitted(bench: CarrierBench) -> None:
     runtime = await bench.kept("ann")

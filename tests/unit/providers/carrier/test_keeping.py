@@ -13,7 +13,7 @@ from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.domain.agents import Desired, Launch
 from fencepost_providers.domain.carried import Answer, Bound, Carried
 from fencepost_providers.domain.lifecycle import Phase
-from fencepost_providers.domain.runtimes import Activity, Mode, State, TurnBinding, TurnStatus
+from fencepost_providers.domain.runtimes import Accepted, Activity, Mode, State, TurnBinding, TurnStatus
 from fencepost_providers.links import Binding, LeaseKind, Observed
 from fencepost_providers.orders import Attach, HasEnded, HasJoined, LaunchNow, Restart, WaitingFor
 from fencepost_providers.store.protocol import LifeMark
@@ -84,7 +84,7 @@ async def test_a_definite_failure_answers_each_waiting_request_and_information_s
     told = bench.mailbox.add("ann", "information")
     bench.sessions.tell(bench.agent("ann"))
     await until(lambda: [bench.mailbox.answers(one) for one in asked] == [[Answer.FAILED]] * 3)
-    assert bench.mailbox.carried[0].evidence.startswith("no_login: no_login: nobody is logged in")
+    assert bench.mailbox.carried[0].evidence.startswith("no_login: nobody is logged in Log in.")
     await until(lambda: bench.keeper("ann").phase is Phase.FAILED)
     assert bench.sessions.leases == {}
     assert len(bench.adapter.plans) == 1
@@ -355,3 +355,43 @@ async def test_a_lease_of_an_earlier_start_is_given_up_early_only_where_its_chil
         assert bool(bench.carrying.store.lives()) is not given_up
     finally:
         await bench.stop()
+
+
+@pytest.mark.requirement("providers.a-restart-adopts-nothing-by-guess")
+async def test_a_stop_of_the_service_finishes_what_is_in_hand_and_takes_nothing_new(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    gate = asyncio.Event()
+
+    async def slow() -> Accepted:
+        await gate.wait()
+        return runtime.accepted("turn-x", Mode.START)
+
+    runtime.answers.append(slow)
+    asked = bench.mailbox.add("ann", "request")
+    later = bench.mailbox.add("ann", "request")
+    await until(lambda: runtime.submitted)
+    stopping = asyncio.ensure_future(bench.stop())
+    await until(lambda: bench.carrying.roster._stopping)
+    gate.set()
+    await stopping
+    assert (runtime.stopped, len(runtime.submitted)) == (True, 1)
+    assert bench.mailbox.answers(asked) == [Answer.ACCEPTED]
+    assert bench.mailbox.answers(later) == []
+    assert states(bench)[-1] is Observed.OFF
+
+
+@pytest.mark.requirement("providers.a-lost-lease-ends-and-joins-the-child")
+async def test_a_program_whose_end_was_not_seen_keeps_its_lease_until_its_term(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+
+    async def fails() -> None:
+        raise RuntimeError("it does not end")
+
+    runtime.stop = fails  # type: ignore[method-assign]
+    bench.change("ann", desired=Desired.OFF)
+    await until(lambda: bench.keeper("ann").phase is Phase.OFF)
+    assert ANN in bench.sessions.leases
+    assert [mark.agent_id for mark in bench.carrying.store.lives()] == [ANN]
+    renewals = bench.sessions.told.count("renew")
+    await bench.clock.sleep(25)
+    assert bench.sessions.told.count("renew") == renewals
