@@ -16,7 +16,7 @@ from fencepost_testing.acceptance_evidence import UNVERIFIED, Rollout, Turn
 Json = Any
 SCHEMA: Final = 1
 SECRET: Final = re.compile(
-    r"fp_[A-Za-z0-9_-]{43}|sk-[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{16,}\.|Bearer |\"(?:access|refresh|id)_token\""
+    r"fp_[A-Za-z0-9_-]{43}|sk-[A-Za-z0-9_-]{16,}|eyJ[A-Za-z0-9_-]{16,}\.|Bearer |(?:access|refresh|id)_token"
 )
 NOTES: Final = (
     "Counts are of characters and of words between white space. They are not counts of tokens.",
