@@ -41,6 +41,18 @@ PAUSE_MS_MAX: Final = 250
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 NOTICE_MS_MAX: Final = 2_000
 MISSING: Final = ("no rollout found", "missing source rollout", "invalid session id", "invalid thread id")
+# What comes with every few words and is said again as a whole: not sent to us at all.
+UNHEARD: Final = (
+    "command/exec/outputDelta",
+    "item/agentMessage/delta",
+    "item/commandExecution/outputDelta",
+    "item/fileChange/outputDelta",
+    "item/plan/delta",
+    "item/reasoning/summaryTextDelta",
+    "item/reasoning/textDelta",
+    "thread/tokenUsage/updated",
+    "turn/diff/updated",
+)
 LOG_NAME: Final = "codex.log"
 OWNER_SOCKET: Final = "owner.sock"
 INSTALL_HINT: Final = (
@@ -275,7 +287,7 @@ async def _connected(child: Child, path: str, hear: Hear) -> Connection:
 
 async def _greeted(connection: Connection, child: Child, order: Order) -> None:
     client = {"name": CLIENT, "title": "Fencepost", "version": CLIENT_VERSION}
-    hello = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
+    hello = {"clientInfo": client, "capabilities": {"experimentalApi": True, "optOutNotificationMethods": UNHEARD}}
     answer = await asked(connection, child, "initialize", hello)
     version = versions.of_user_agent(str(answer.get("userAgent", "")))
     if version != order.version:
