@@ -242,6 +242,20 @@ async def test_a_watch_shows_what_happens_from_a_position_on(carried: Carried) -
     await carried.answered(second)
 
 
+@pytest.mark.requirement("providers.what-was-given-back-is-back-before-more-is-taken")
+async def test_twenty_requests_that_race_the_ends_of_turns_are_each_executed_once_and_answered(
+    carried: Carried,
+) -> None:
+    await carried.create("worker")
+    await carried.ready("worker")
+    asked = await asyncio.gather(
+        *(carried.request("worker", f"SLEEP {number % 5}\nSAY {number}") for number in range(20))
+    )
+    answers = await asyncio.gather(*(carried.answered(one) for one in asked))
+    assert {answer.reply_status for answer in answers} == {mailbox_pb.REPLY_STATUS_DONE}
+    assert sorted(ran.record_id for ran in carried.executions("worker")) == sorted(asked)
+
+
 @pytest.mark.requirement("providers.no-edge-is-missed")
 async def test_after_all_of_it_nothing_was_left_for_the_sweep_and_nothing_in_the_outbox(carried: Carried) -> None:
     await carried.create("worker")
