@@ -166,6 +166,7 @@ This run uses your own Codex and your account:
   model        {model}; effort {effort}
   requests     about 30 to your model, in plain English, on two empty repositories
   tools        {tools}
+  trust        of two empty folders of the run, in those private homes, for the terminals that are attached
 It writes
   a throw-away Fencepost home with two agents, removed at the end
   two conversations into {said.codex_home}/sessions and its index, where you find them afterwards

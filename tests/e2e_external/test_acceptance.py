@@ -63,6 +63,16 @@ def test_after_the_owners_exit_the_same_conversation_goes_on_and_remembers(
     acceptance.add(f"resumption, {killed} killed", **scenes.resumption(stage, sender, receiver, killed=killed))
 
 
+@pytest.mark.requirement("acceptance.attached")
+def test_two_attached_terminals_stay_on_the_owned_sessions_and_show_the_exchange(
+    stage: Stage, acceptance: Report
+) -> None:
+    scenes.cast(stage, "typing", "watching")
+    for name in ("typing", "watching"):
+        stage.trust(name)
+    acceptance.add("attached terminals", **scenes.attachment(stage, "typing", "watching"))
+
+
 @pytest.mark.requirement("acceptance.shared-final")
 def test_requests_that_enter_one_turn_each_get_its_final_words(stage: Stage, acceptance: Report) -> None:
     if stage.model is None:

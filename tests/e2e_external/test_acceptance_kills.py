@@ -17,6 +17,7 @@ from typing import Any, Final
 import pytest
 
 from fencepost.client import Channels
+from fencepost.errors import FencepostError, NotWritten
 from fencepost.home import MAILBOX, PROVIDERS
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.providers.v1 import providers_pb2 as providers_pb
@@ -114,13 +115,19 @@ class Killed(Carried):
             assert max(counts) <= 1, f"{record_id} was executed more than once: {counts}"
 
     async def asked_for(self, body: str, revive: Callable[[], Any]) -> str:
-        """Ask under one key until there is a receipt, whatever dies meanwhile."""
+        """Ask until there is a receipt, whatever dies meanwhile; under one key as long as it may have been taken."""
         key = f"acceptance-{uuid.uuid4().hex}"
 
         async def receipt() -> str:
+            nonlocal key
             await revive()
-            async with self.acting("sender") as client:
-                return str((await client.request("worker", body, key=key)).request_id)
+            try:
+                async with self.acting("sender") as client:
+                    return str((await client.request("worker", body, key=key)).request_id)
+            except FencepostError as error:
+                if isinstance(error, NotWritten) or error.reason == "key_cancelled":
+                    key = f"acceptance-{uuid.uuid4().hex}"
+                raise
 
         return str(await until(receipt, "a receipt", within_s=SETTLED_S_MAX))
 

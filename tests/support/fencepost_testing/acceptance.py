@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from fencepost.home import MAILBOX, MCP_EDGE, PROVIDERS, SESSIONS, Home
 from fencepost_testing.acceptance_evidence import Rollout, rollout_at
+from fencepost_testing.acceptance_terminal import Terminal
 from fencepost_testing.codex_real import KEY, NATIVE, PORT, NoNamespace
 from fencepost_testing.processes import END_S_MAX, MODULES, SUPPORT, Services, dying_with_us
 from fencepost_testing.real_programs import ISOLATE, Ran, run
@@ -215,6 +216,16 @@ class Stage:
             lambda: self.why(request_id)["reply_id"], f"the answer to {request_id}", within_s=within_s
         )
         return self.told("message", "show", reply_id)["record"]
+
+    def trust(self, name: str) -> None:
+        """Say in an agent's own Codex home, as its person may, that its workspace is trusted (M180)."""
+        with Path(self.runtime(name)["private_home"], "config.toml").open("a", encoding="utf-8") as file:
+            file.write(f'\n[projects."{self.agents[name].workspace}"]\ntrust_level = "trusted"\n')
+
+    def attach(self, name: str) -> Terminal:
+        """`fencepost agent attach NAME` in a terminal, once that is opened."""
+        words = [*self.inside, str(self.scripts / "fencepost"), "agent", "attach", name]
+        return Terminal(words, self.environment, self.folder)
 
     # --- looking ------------------------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ import os
 import re
 import signal
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from fencepost_testing.acceptance import Stage
@@ -274,3 +275,33 @@ def sharing(stage: Stage, sender: str, receiver: str) -> dict[str, Json]:
         "visible output": counted(turn.final),
         "receiver": conversation(rollout, [turn]),
     }
+
+
+def attachment(stage: Stage, sender: str, receiver: str) -> dict[str, Json]:
+    """Both in a terminal of their person: they stay on the same owned sessions, and show what goes on (M138 M182)."""
+    names = (sender, receiver)
+    before = {name: stage.ready(name) for name in names}
+    with stage.attach(sender) as one, stage.attach(receiver) as two:
+        terminals = {sender: one, receiver: two}
+
+        def attached(name: str) -> Json:
+            """The runtime of an agent to whom a terminal is attached."""
+            ended = terminals[name].child.poll()
+            assert ended is None, f"the terminal ended with {ended}: {terminals[name].text[-2000:]}"
+            found = stage.runtime(name)
+            return found if found["attached"] else None
+
+        joined = {name: stage.until(partial(attached, name), f"{name} being attached") for name in names}
+        found = exchange(stage, sender, receiver, explicit=False)
+        for name, terminal in terminals.items():
+            stage.until(partial(terminal.shows, found.code), f"{name}'s terminal showing the exchange")
+            after = attached(name)
+            assert after is not None, f"{name}'s terminal was left"
+            for fact in ("pid", "generation", "conversation_id"):
+                assert after[fact] == joined[name][fact], f"{name} did not stay: {fact}"
+            assert after["conversation_id"] == before[name]["conversation_id"]
+    back = {name: stage.ready(name, after_generation=joined[name]["generation"]) for name in names}
+    assert all(not one["attached"] for one in back.values())
+    assert [back[name]["conversation_id"] for name in names] == [before[name]["conversation_id"] for name in names]
+    generations = {name: [one[name]["generation"] for one in (before, joined, back)] for name in names}
+    return {**found.evidence, "generations before, attached, after": generations}
