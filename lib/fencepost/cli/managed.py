@@ -26,6 +26,7 @@ async def looked_at(providers: Providers, facts: Facts, agents: Sequence[session
     to_run = [agent for agent in agents if agent.desired in _TO_RUN]
     if not to_run:
         return facts
+    facts = replace(facts, runs_agents=True)
     try:
         found = await providers.list_providers()
     except FencepostError as error:

@@ -108,6 +108,8 @@ class Facts:
     installed_s: float = 0.0
     own_commands: Sequence[str] = ()
     waiting: Sequence[Waiting] = ()
+    # True where agents are to run here: their programs are configured by those who run them.
+    runs_agents: bool = False
     # Agents that are to run while nobody can be asked about their programs, and why.
     unattended: Sequence[str] = ()
     providers_problem: str = ""
@@ -176,7 +178,7 @@ def _configurations(facts: Facts) -> Iterator[Finding]:
         yield _problem("configuration_unreadable", what, f"Put it right; {unreadable.title} cannot read it either.")
     if facts.records_problem:
         yield _warning("record_unreadable", facts.records_problem, "Move it away; take the entry out by hand.")
-    if not facts.entries and not facts.unreadable:
+    if not facts.entries and not facts.unreadable and not facts.runs_agents:
         what = "no agent program that is known here has this MCP server in its configuration"
         yield Finding(
             code="not_configured", severity=Severity.NOTE, what=what, do="Run: fencepost connect PROGRAM --agent NAME"
