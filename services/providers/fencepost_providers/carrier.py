@@ -43,7 +43,8 @@ REST_MS_MIN: Final = 200
 REST_MS_MAX: Final = 5_000
 SUBMIT_SLACK_MS: Final = 5_000
 GONE_GRACE_MS: Final = 2_000
-CLAIM_SPARE_MS: Final = 5_000
+# What must be left of a claim's term when it is submitted: it does not expire over a submission that takes its time.
+CLAIM_SPARE_MS: Final = 36_000
 TELL_MS_MAX: Final = 10_000
 
 SUBMITTED: Final = faults.register("providers.submit.returned", "the program has answered, nothing is on disk of it")
@@ -163,14 +164,14 @@ class Carrier:
     def _resting(self) -> bool:
         return self._clock.monotonic() < self.rest_until
 
-    async def fail_all(self, generation: int, failed: tuple[str, str]) -> int:
+    async def fail_all(self, generation: int, failed: tuple[str, str], *, wanted: Callable[[], bool]) -> int:
         """Answer every request that waits as failed by the host: the program cannot be started, and that is certain.
 
-        M158 M159.
+        Ends early where a person does not want the agent to run any more: what waits then is held. M158 M159.
         """
         count = 0
         self._unanswered = None
-        while self.requests:
+        while self.requests and wanted():
             ask = ClaimAsk(
                 agent_id=self._agent().agent_id,
                 generation=generation,

@@ -1,8 +1,8 @@
 """The directory of sessions as this process holds it: who exists, what is wanted of whom, who may call.
 
 Held in memory: nothing can be carried while sessions is away anyway, since a lease cannot be renewed for long. A
-negative answer never comes from here: an unknown token is asked of sessions once. Another epoch ends the following and
-changes nothing.
+negative answer never comes from here: an unknown token is asked of sessions once. Another epoch ends the following,
+changes nothing here and is told: this process has nothing to go on with.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ class Directory:
         clock: Clock,
         on_change: Callable[[Agent], None] = lambda _agent: None,
         on_removed: Callable[[str], None] = lambda _agent_id: None,
+        on_other_epoch: Callable[[], None] = lambda: None,
     ) -> None:
         self._sessions = sessions
         self._clock = clock
         self._on_change = on_change
         self._on_removed = on_removed
+        self._on_other_epoch = on_other_epoch
         self._epoch = ""
         self._revision = 0
         self._agents: dict[str, Agent] = {}
@@ -138,13 +140,17 @@ class Directory:
         return caller_of(holder)
 
     async def follow(self, pause: Callable[[float], Awaitable[None]]) -> None:
-        """Follow until cancelled. A lost stream is opened again from the position reached, with growing pauses."""
+        """Follow until cancelled, or until another epoch is offered.
+
+        A lost stream is opened again from the position reached, with growing pauses.
+        """
         wait_ms = FOLLOW_AGAIN_MS_MIN
         while True:
             try:
                 async for step in self._sessions.watch(self._epoch, self._revision):
                     if self._epoch and step.epoch != self._epoch:
                         _log.error("directory_epoch_changed", held=self._epoch, offered=step.epoch)
+                        self._on_other_epoch()
                         return
                     self._take(step)
                     wait_ms = FOLLOW_AGAIN_MS_MIN

@@ -41,6 +41,7 @@ from fencepost_providers.metrics import Told
 from fencepost_providers.orders import Attach, Order, Restart
 from fencepost_providers.outbox import Outbox
 from fencepost_providers.plans import plan_of
+from fencepost_providers.processes.child import to_the_end
 from fencepost_providers.reports import Reports
 from fencepost_providers.rows import Rows
 from fencepost_providers.store.protocol import LifeMark, Store
@@ -53,6 +54,7 @@ STOP_MS_MAX: Final = 30_000
 ASK_TRIES_MAX: Final = 5
 ASK_AGAIN_MS: Final = 300
 FAULT_PAUSE_MS: Final = 1_000
+_ENDING: Final = "the service stops, or the agent is deleted; nothing was changed"
 # How often a wait for a turn's end asks the program.
 LOOK_AGAIN_MS: Final = 5_000
 
@@ -166,6 +168,9 @@ class Keeper:
 
     def order(self, order: Order) -> None:
         """Queue what a person asked for."""
+        if self.closing:
+            order.fail(_ENDING)
+            return
         self._orders.append(order)
         self.wake()
 
@@ -185,7 +190,7 @@ class Keeper:
         finally:
             self.closing = True
             for order in self._orders:
-                order.fail("the service stops, or the agent is deleted; nothing was changed")
+                order.fail(_ENDING)
             self._orders.clear()
             if self.life is not None:
                 await self._end_attachment("the service stops")
@@ -309,14 +314,15 @@ class Keeper:
         task = asyncio.ensure_future(work)
         try:
             while not task.done():
+                lost = self._starting is not None and self._starting.lost
+                if lost or not self._still_wanted():
+                    task.cancel()
+                    await asyncio.wait({task})
+                    break
                 self._changed.clear()
                 news = asyncio.ensure_future(self._changed.wait())
                 await asyncio.wait({task, news}, return_when=asyncio.FIRST_COMPLETED)
                 news.cancel()
-                lost = self._starting is not None and self._starting.lost
-                if not task.done() and (lost or not self._still_wanted()):
-                    task.cancel()
-                    await asyncio.wait({task})
         except asyncio.CancelledError:
             task.cancel()
             await asyncio.wait({task})
@@ -352,7 +358,8 @@ class Keeper:
             life = await self._begun(agent, lease)
             await self._launched(agent, life, fresh=fresh)
         except BaseException as error:
-            await self._undone(agent, lease, life, error)
+            # A person may change their mind meanwhile: what was begun is given back all the same.
+            await to_the_end(self._undone(agent, lease, life, error))
             raise
         finally:
             self._starting = None
@@ -417,7 +424,14 @@ class Keeper:
         wanted = "" if fresh else agent.conversation_id
         plan = await asyncio.to_thread(plan_of, parts.home, agent, generation=life.generation, conversation_id=wanted)
         self.plan = plan
-        runtime = await adapter.start(plan, life)
+        try:
+            runtime = await adapter.start(plan, life)
+        except (StartFailed, asyncio.CancelledError):
+            raise
+        except BaseException:
+            # It breaks its word, and nobody knows whether a child is left.
+            life.unjoined = True
+            raise
         life.ready(runtime, dict(adapter.capabilities(runtime.version)))
         if plan.conversation_id and runtime.conversation_id != plan.conversation_id:
             raise StartFailed(
@@ -457,7 +471,9 @@ class Keeper:
                 return
             joined = await self._joined(life)
             if failed is not None and not failed.again and not lease.lost:
-                await self.carrier.fail_all(life.generation, (failed.code, f"{failed} {failed.hint}"))
+                await self.carrier.fail_all(
+                    life.generation, (failed.code, f"{failed} {failed.hint}"), wanted=self._still_wanted
+                )
             state = Observed.OFF if failed is None else Observed.ERROR
             life.reports.note(state, Evidence.PROCESS, detail="" if failed is None else _text_of(failed))
             await life.end()
@@ -502,6 +518,10 @@ class Keeper:
         self._enter(Event.STOPPED)
 
     async def _closed(self, life: Life, state: Observed, detail: str) -> None:
+        """Join what runs, tell how it ended and give the lease back, also where the service stops meanwhile."""
+        await to_the_end(self._closing(life, state, detail))
+
+    async def _closing(self, life: Life, state: Observed, detail: str) -> None:
         try:
             joined = await self._joined(life)
             await life.end()
@@ -515,7 +535,7 @@ class Keeper:
     async def _joined(self, life: Life) -> bool:
         """Stop the program; tells whether its end was seen."""
         if life.runtime is None or life.closed_as is not None:
-            return True
+            return not life.unjoined
         try:
             async with asyncio.timeout(STOP_MS_MAX / 1000):
                 await life.runtime.stop()
@@ -587,6 +607,9 @@ class Keeper:
         """Hand the conversation to a terminal: nothing is carried from the wait on until it was seen to be there."""
         if self._attach is not None:
             order.fail("another terminal is attached")
+            return
+        if order.gone:
+            order.fail("the terminal has gone; nothing was changed")
             return
         self._was_running = self.life is not None
         self._held_back = True

@@ -81,3 +81,6 @@ class HeldLease:
                 pause_ms = RENEW_AGAIN_MS
             except FencepostError:
                 pause_ms = RENEW_AGAIN_MS
+            except Exception as error:  # noqa: BLE001 - a lease that nobody renews any more is lost without a word
+                _log.exception("lease_not_renewed", error, acquisition=self.acquisition_id)
+                pause_ms = RENEW_AGAIN_MS

@@ -70,6 +70,8 @@ class Life:
         self.conversation_id = ""
         self.current = Activity(state=State.UNKNOWN)
         self.closed_as: Closed | None = None
+        # A start that ended otherwise than its contract says: a child may be left.
+        self.unjoined = False
         self.began_at = clock.monotonic()
         self.able = Able()
         self.capabilities: dict[CapabilityKind, Capability] = {}
@@ -100,9 +102,7 @@ class Life:
         if end.turn_id in self._bound:
             self._settle(end)
         else:
-            self._ends[end.turn_id] = end
-            while len(self._ends) > ENDS_KEPT_MAX:
-                self._ends.popitem(last=False)
+            self._keep(end)
         self._changed()
 
     def row(self, row: Row) -> None:
@@ -196,13 +196,20 @@ class Life:
             self._rows.add(row, at_ms=self._clock.now_ms(), generation=self.generation)
         self._changed()
 
+    def _keep(self, end: TurnEnd) -> None:
+        """Keep how a turn ended. The first end of a turn counts: everybody in it gets the same."""
+        self._ends.setdefault(end.turn_id, end)
+        while len(self._ends) > ENDS_KEPT_MAX:
+            self._ends.popitem(last=False)
+
     def _settle(self, end: TurnEnd) -> None:
         """Write how a turn ended for everything that it carries: shared turns give each the same."""
         carried = self._bound.pop(end.turn_id)
+        end = self._ends.get(end.turn_id, end)
         if faults.ARMED:
             faults.hit(TURN_ENDED)
         # Kept: another request of the same turn may still be on its way to being accepted.
-        self._ends[end.turn_id] = end
+        self._keep(end)
         now_ms = self._clock.now_ms()
         for _ in carried:
             self._told.turns.labels(end.status.name.lower()).inc()

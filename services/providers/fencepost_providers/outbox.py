@@ -15,14 +15,16 @@ from fencepost.errors import FencepostError, Refused
 from fencepost_kit import faults, logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.refusal import Refusal
-from fencepost_providers.domain.carried import Answer, Carried, Outcome, evidence_of
-from fencepost_providers.domain.runtimes import TurnBinding
+from fencepost_providers.domain.carried import Answer, Bound, Carried, Outcome, evidence_of, outcome_of
+from fencepost_providers.domain.runtimes import TurnBinding, TurnEnd, TurnStatus
 from fencepost_providers.links import MailboxPort
 from fencepost_providers.store.protocol import Store
 
 TELL_AGAIN_MS_MIN: Final = 100
 TELL_AGAIN_MS_MAX: Final = 5_000
 TELLING_MAX: Final = 64
+# How long a stop of the service waits for a disk that refuses evidence.
+LAST_WRITES_MS_MAX: Final = 5_000
 
 INTENDED: Final = faults.register("providers.intent.written", "an intent is on disk, nothing is submitted yet")
 SETTLED: Final = faults.register("providers.outcome.stored", "what came of a claim is on disk, the mailbox is not told")
@@ -34,8 +36,26 @@ _OURS: Final = frozenset({"unauthenticated", "permission_denied", "stale_incarna
 _RESTARTED: Final = evidence_of(
     "providers_restarted", "the carrier ended between its intent and its knowledge of what came of it"
 )
+_LOST: Final = "the carrier was started again and has not seen the turn end"
 
 _log: Final = logs.get(__name__)
+
+
+def lost_turn(binding: TurnBinding) -> TurnEnd:
+    """Return the end of a turn that an earlier start of this service has lost sight of."""
+    return TurnEnd(turn_id=binding.turn_id, status=TurnStatus.LOST, detail=_LOST)
+
+
+def _bound_of(carried: Carried) -> Bound | None:
+    if carried.answer is not Answer.ACCEPTED or carried.binding is None:
+        return None
+    return Bound(
+        token=carried.token,
+        agent_id=carried.agent_id,
+        record_id=carried.record_id,
+        generation=carried.generation,
+        binding=carried.binding,
+    )
 
 
 class Outbox:
@@ -51,6 +71,7 @@ class Outbox:
         self._slots = asyncio.Semaphore(TELLING_MAX)
         self._told = asyncio.Event()
         self._closed = False
+        self._give_up_at: float | None = None
 
     def __len__(self) -> int:
         return len(self._carried) + len(self._outcomes)
@@ -65,8 +86,20 @@ class Outbox:
             if carried.answer is Answer.UNKNOWN_YET:
                 await self.settle(carried.token, Answer.UNCERTAIN, _RESTARTED, None)
                 _log.warning("intent_uncertain", record=carried.record_id, agent=carried.agent_id)
+        # An acceptance that the mailbox hears only now is in no listing of what it has bound: its turn was lost too.
+        await self.record(
+            [
+                outcome_of(bound, lost_turn(bound.binding), now_ms=self._clock.now_ms())
+                for bound in filter(None, map(_bound_of, self._carried.values()))
+            ]
+        )
         for token in {*self._carried, *self._outcomes}:
             self._tell(token)
+
+    def stop_soon(self) -> None:
+        """Wait for a disk that refuses evidence LAST_WRITES_MS_MAX more, and no longer."""
+        if self._give_up_at is None:
+            self._give_up_at = self._clock.monotonic() + LAST_WRITES_MS_MAX / 1000
 
     async def close(self) -> None:
         """Stop telling; rows stay for the next start."""
@@ -137,13 +170,17 @@ class Outbox:
             await self._told.wait()
 
     async def _kept(self, write: Callable[[], Awaitable[object]]) -> None:
-        """Write evidence. Nothing is learnt again that is lost here, so a full disk is waited for."""
+        """Write evidence. Nothing is learnt again that is lost here, so a full disk is waited for, but by no stop.
+
+        What a stop leaves unwritten is uncertain from the next start on.
+        """
         pause_ms = TELL_AGAIN_MS_MIN
         while True:
             try:
                 await write()
             except Refusal as refusal:
-                if not refusal.may_resend or self._closed:
+                given_up = self._give_up_at is not None and self._clock.monotonic() >= self._give_up_at
+                if not refusal.may_resend or self._closed or given_up:
                     raise
                 _log.warning("outbox_not_written", reason=refusal.reason, cause=refusal.state.get("cause"))
                 await self._clock.sleep(pause_ms / 1000)

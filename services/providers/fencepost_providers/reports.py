@@ -88,5 +88,7 @@ class Reports:
                 await self._clock.sleep(pause_ms / 1000)
                 pause_ms = min(REPORT_AGAIN_MS_MAX, pause_ms * 2)
                 continue
+            except Exception as error:  # noqa: BLE001 - a task that ended in silence would tell nothing more of this life
+                _log.exception("status_not_told", error, agent=self._agent_id, state=status.state.name)
             pause_ms = REPORT_AGAIN_MS_MIN
             self._told = status

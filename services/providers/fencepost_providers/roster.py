@@ -9,7 +9,6 @@ import asyncio
 import uuid
 from collections.abc import Iterable
 from contextlib import aclosing
-from dataclasses import replace
 from typing import Final
 
 from fencepost.errors import FencepostError
@@ -20,9 +19,9 @@ from fencepost_providers.domain.agents import Agent, Desired
 from fencepost_providers.domain.carried import outcome_of
 from fencepost_providers.domain.dispatch import Step
 from fencepost_providers.domain.lifecycle import Phase
-from fencepost_providers.domain.runtimes import TurnEnd, TurnStatus
 from fencepost_providers.keeper import Keeper, Parts
 from fencepost_providers.links import Work
+from fencepost_providers.outbox import lost_turn
 from fencepost_providers.strays import is_gone
 
 AGAIN_MS_MIN: Final = 100
@@ -113,6 +112,7 @@ class Roster:
         Harmless when repeated. A caller that is cancelled leaves the stopping to go on.
         """
         self._stopping = True
+        self._parts.outbox.stop_soon()
         tasks = set(self._tasks.values())
         if not tasks:
             return
@@ -141,15 +141,7 @@ class Roster:
             pause_ms = min(AGAIN_MS_MAX, pause_ms * 2)
         now_ms = self._parts.clock.now_ms()
         lost = [
-            outcome_of(
-                replace(binding.bound),
-                TurnEnd(
-                    turn_id=binding.bound.binding.turn_id,
-                    status=TurnStatus.LOST,
-                    detail="the carrier was started again and has not seen the turn end",
-                ),
-                now_ms=now_ms,
-            )
+            outcome_of(binding.bound, lost_turn(binding.bound.binding), now_ms=now_ms)
             for binding in bindings
             if not binding.uncertain and not self._parts.outbox.records(binding.bound.token)
         ]

@@ -17,6 +17,7 @@ from fencepost_providers.domain.refusals import TooManyWatchers, WatcherTooSlow
 from fencepost_providers.domain.runtimes import ROW_BYTES_MAX, Row
 
 ROWS_KEPT_MAX: Final = 1_000
+ROWS_BYTES_MAX: Final = 1_048_576
 WATCHER_ROWS_MAX: Final = 256
 WATCHERS_MAX: Final = 64
 # Rows of one start of the service: the start's number stands above them in a position.
@@ -47,7 +48,8 @@ class Rows:
 
     def __init__(self, incarnation: int) -> None:
         self._next = (incarnation << POSITION_BITS) + 1
-        self._kept: deque[Placed] = deque(maxlen=ROWS_KEPT_MAX)
+        self._kept: deque[Placed] = deque()
+        self._kept_bytes = 0
         self._watchers: set[_Watcher] = set()
         self._closed = False
 
@@ -59,6 +61,7 @@ class Rows:
     def begin_life(self) -> None:
         """Forget the rows of the life before; who watches has them, or goes on behind them."""
         self._kept.clear()
+        self._kept_bytes = 0
 
     def add(self, row: Row, *, at_ms: int, generation: int) -> None:
         """Keep a row and hand it to whoever watches."""
@@ -73,6 +76,9 @@ class Rows:
         placed = Placed(position=self._next, at_ms=at_ms, generation=generation, row=kept)
         self._next += 1
         self._kept.append(placed)
+        self._kept_bytes += len(text.encode())
+        while len(self._kept) > ROWS_KEPT_MAX or self._kept_bytes > ROWS_BYTES_MAX:
+            self._kept_bytes -= len(self._kept.popleft().row.text.encode())
         for watcher in self._watchers:
             if len(watcher.rows) >= WATCHER_ROWS_MAX:
                 watcher.too_slow = True

@@ -89,6 +89,8 @@ class Carrying:
             clock=clock,
             on_change=self.roster.note_agent,
             on_removed=self.roster.note_removed,
+            # The lives, generations and leases of this process are another directory's: the next start asks anew.
+            on_other_epoch=self.failed.set,
         )
         self.roster.directory = self.directory
         self.ports = Ports(
