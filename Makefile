@@ -46,7 +46,7 @@ chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the 
 	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
 
 .PHONY: e2e
-e2e: $(VENV)/.dev-ready ## Others' programs: MCP conformance, inspector, connected agent programs. Needs npm, a registry, 2 GB.
+e2e: $(VENV)/.dev-ready ## Others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
 	@$(BIN)/python -m pytest -q -s tests/e2e_external
 
 .PHONY: e2e-real

@@ -9,15 +9,17 @@ Both leave build/acceptance/report.json and report.md, or real.json and real.md.
 from __future__ import annotations
 
 import argparse
+import fcntl
 import hashlib
 import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TextIO
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 PLACE: Final = ROOT / "build" / "acceptance"
@@ -96,30 +98,63 @@ def _do(words: Sequence[str | Path], *, seconds: int, cwd: Path = ROOT) -> None:
         raise Refused(f"{' '.join(str(word) for word in words[:5])} failed:\n{(done.stdout + done.stderr)[-3000:]}")
 
 
+_held: Final[list[TextIO]] = []
+
+
+def _lock(place: Path) -> TextIO:
+    lock = place.with_suffix(".lock").open("a", encoding="utf-8")
+    _held.append(lock)
+    return lock
+
+
+def _clear(place: Path, kept: Path) -> None:
+    """Remove what earlier runs have installed, but for what another run uses just now."""
+    for other in place.glob("run-*/"):
+        if other == kept:
+            continue
+        try:
+            fcntl.flock(_lock(other), fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            continue
+        shutil.rmtree(other, ignore_errors=True)
+
+
 def installed(place: Path = PLACE) -> Installation:
     """Build the wheel of this tree and install it; an environment that has this very wheel is kept.
+
+    It stays as it is until this process ends, whatever other runs install.
 
     Raises:
         Refused: it cannot be built or installed.
     """
-    wheels = place / "wheel"
-    shutil.rmtree(wheels, ignore_errors=True)
-    # By the pinned builder of this environment: nothing is fetched.
-    _do([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", wheels], seconds=BUILD_S_MAX)
-    (wheel,) = wheels.glob("*.whl")
-    made = Installation(wheel=wheel, venv=place / "venv")
+    place.mkdir(parents=True, exist_ok=True)
     pins = ROOT / "requirements" / "runtime.txt"
-    mark, wanted = made.venv / "installed.txt", f"{digest(wheel)} {digest(pins)} {sys.version}"
-    if mark.is_file() and mark.read_text(encoding="utf-8") == wanted:
-        return made
-    shutil.rmtree(made.venv, ignore_errors=True)
+    with tempfile.TemporaryDirectory(dir=place) as draft:
+        # By the pinned builder of this environment: nothing is fetched.
+        _do([sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", draft], seconds=BUILD_S_MAX)
+        (built,) = Path(draft).glob("*.whl")
+        wanted = f"{digest(built)} {digest(pins)} {sys.version}"
+        own = place / f"run-{hashlib.sha256(wanted.encode()).hexdigest()[:12]}"
+        made, mark = Installation(wheel=own / built.name, venv=own / "venv"), own / "installed.txt"
+        lock = _lock(own)
+        fcntl.flock(lock, fcntl.LOCK_SH if mark.is_file() else fcntl.LOCK_EX)
+        if not mark.is_file():
+            shutil.rmtree(own, ignore_errors=True)
+            own.mkdir()
+            shutil.copy2(built, made.wheel)
+            _install(made, pins)
+            mark.write_text(wanted, encoding="utf-8")
+        fcntl.flock(lock, fcntl.LOCK_SH)
+    _clear(place, own)
+    return made
+
+
+def _install(made: Installation, pins: Path) -> None:
     _do([sys.executable, "-m", "venv", "--without-pip", made.venv], seconds=BUILD_S_MAX)
     program, python = Path(sys.executable).with_name("uv"), made.scripts / "python"
     uv: list[str | Path] = [program, "pip", "install", "--quiet", "--python", python]
     _do([*uv, "--compile-bytecode", "--require-hashes", "-r", pins], seconds=INSTALL_S_MAX)
-    _do([*uv, "--compile-bytecode", "--no-deps", "--no-index", wheel], seconds=INSTALL_S_MAX)
-    mark.write_text(wanted, encoding="utf-8")
-    return made
+    _do([*uv, "--compile-bytecode", "--no-deps", "--no-index", made.wheel], seconds=INSTALL_S_MAX)
 
 
 def real(environment: Mapping[str, str]) -> Real:

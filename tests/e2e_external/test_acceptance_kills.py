@@ -26,7 +26,7 @@ from fencepost_testing.acceptance import ALL, Installed, Stage
 from fencepost_testing.acceptance_evidence import Rollout, rollout_at
 from fencepost_testing.acceptance_report import Report
 from fencepost_testing.acceptance_run import Judged
-from fencepost_testing.carried import Carried, until
+from fencepost_testing.carried import READY, Carried, until
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -66,10 +66,19 @@ class Killed(Carried):
 
     stage: Stage
     services: Installed
+    thread: str = ""
 
-    async def rollout(self) -> Rollout:
-        runtime = await self.ready("worker")
-        return rollout_at(Path(runtime.private_home, "sessions"), runtime.conversation_id)
+    async def rollout(self, revive: Callable[[], Any] | None = None) -> Rollout:
+        """What Codex has written of the worker's conversation."""
+
+        async def place() -> Path | None:
+            if revive is not None:
+                await revive()
+            runtime = await self.runtime("worker")
+            return Path(runtime.private_home) if runtime.state == READY else None
+
+        home = await until(place, "the worker being ready", within_s=SETTLED_S_MAX)
+        return rollout_at(home / "sessions", self.thread)
 
     def told(self, record_id: str, thread: str) -> int:
         """How often the model was told of a record, as far as it knows by now."""
@@ -91,7 +100,7 @@ class Killed(Carried):
             found = await until(settled, f"{request_id} being answered or uncertain", within_s=SETTLED_S_MAX)
         except AssertionError as error:
             raise AssertionError(f"{error}\n{await self.facts(request_id)}\n{self.stage.logs()}") from None
-        executed = (await self.rollout()).executions(request_id)
+        executed = (await self.rollout(revive)).executions(request_id)
         assert executed <= 1, f"executed {executed} times"
         if not found.reply_id:
             why = await asyncio.to_thread(self.stage.why, request_id)
@@ -162,7 +171,7 @@ async def killed(stage: Stage, services: Installed) -> AsyncIterator[Killed]:
         made.stage = stage
         await made.start(f"work-{uuid.uuid4().hex[:8]}")
         await made.create("worker", provider="codex")
-        await made.ready("worker")
+        made.thread = (await made.ready("worker")).conversation_id
         yield made
         if not services.is_alive(PROVIDERS):
             await services.start(PROVIDERS)
@@ -243,33 +252,52 @@ async def test_a_mailbox_killed_at_each_commit_of_a_request_loses_no_answer(
     await asyncio.to_thread(killed.stage.told, *words)
     await killed.providers.restart_runtime(providers_pb.RestartRuntimeRequest(agent_id=killed.ids["worker"]))
     thread = (await killed.ready("worker")).conversation_id
-    came: list[str] = []
-    asked: list[str] = []
-    for turn in range(1, COMMITS_MAX):
-        killed.services.kill(MAILBOX)
-        # Not waited for: its first commits come before it is ready.
-        killed.services.spawn(MAILBOX, env={"FENCEPOST_FAULTS": f"{point}=kill@{turn}"})
-        died = False
-
-        async def revive() -> None:
-            nonlocal died
-            if not killed.services.is_alive(MAILBOX):
-                died = True
-                await killed.services.start(MAILBOX)
-
-        request_id = await killed.asked_for(f"{said} {turn}", revive)
-        asked.append(request_id)
-        came.append(await killed.judged(request_id, f"number {turn}", revive))
-        if not died:
-            break
-    else:
-        pytest.fail(f"a request takes {COMMITS_MAX} commits")
-    await killed.services.restart(MAILBOX)
-    assert len(came) > 1, "the point was never reached"
+    asked, came = await swept(killed, MAILBOX, point, said)
     # Nothing but the mailbox died: what it was not told was kept for it.
     assert set(came) == {"answered"}
     await killed.goes_on(*asked, thread=thread)
     acceptance.add(f"mailbox killed at {point}, {said}", kills=len(came) - 1, came_to=came)
+
+
+@pytest.mark.requirement("acceptance.kills")
+@pytest.mark.parametrize("point", ["providers.commit.before", "providers.commit.after"])
+async def test_a_carrier_killed_at_each_commit_of_a_request_executes_nothing_twice(
+    killed: Killed, acceptance: Report, point: str
+) -> None:
+    thread = (await killed.ready("worker")).conversation_id
+    asked, came = await swept(killed, PROVIDERS, point, "SAY number")
+    assert came[-1] == "answered", "nothing died, and it is uncertain"
+    await killed.goes_on(*asked, thread=thread)
+    acceptance.add(f"carrier killed at {point}", kills=len(came) - 1, came_to=came)
+
+
+async def swept(killed: Killed, service: str, point: str, said: str) -> tuple[list[str], list[str]]:
+    """Kill a service at the first commit after its start, at the second, and so on, until a request outlives none.
+
+    Returns the requests, one for each, and what each came to.
+    """
+    asked: list[str] = []
+    came: list[str] = []
+    died = False
+
+    async def revive() -> None:
+        nonlocal died
+        if not killed.services.is_alive(service):
+            died = True
+            await killed.services.start(service)
+
+    for turn in range(1, COMMITS_MAX):
+        killed.services.kill(service)
+        # Not waited for: its first commits come before it is ready.
+        killed.services.spawn(service, env={"FENCEPOST_FAULTS": f"{point}=kill@{turn}"})
+        died = False
+        asked.append(await killed.asked_for(f"{said} {turn}", revive))
+        came.append(await killed.judged(asked[-1], f"number {turn}", revive))
+        if not died:
+            await killed.services.restart(service)
+            assert len(came) > 1, "the point was never reached"
+            return asked, came
+    pytest.fail(f"a request takes {COMMITS_MAX} commits")
 
 
 @pytest.mark.requirement("acceptance.races")
