@@ -102,20 +102,20 @@ class SessionsServicer:
         return translate.agent_created_to_proto(*await create_agent(self._ports, caller_from_kit(call.caller), wanted))
 
     async def ListAgents(self, request: pb.ListAgentsRequest, call: Call) -> pb.ListAgentsResponse:
+        caller = caller_from_kit(call.caller)
         page = await list_agents(
             self._ports,
-            caller_from_kit(call.caller),
+            caller,
             project_id=request.project_id,
             page_size=request.page_size,
             page_token=request.page_token,
         )
-        return translate.agents_to_proto(page)
+        return translate.agents_to_proto(page, caller)
 
     async def GetAgent(self, request: pb.GetAgentRequest, call: Call) -> pb.GetAgentResponse:
-        shown = await get_agent(
-            self._ports, caller_from_kit(call.caller), target=request.target, project_id=request.project_id
-        )
-        return translate.agent_shown_to_proto(shown)
+        caller = caller_from_kit(call.caller)
+        shown = await get_agent(self._ports, caller, target=request.target, project_id=request.project_id)
+        return translate.agent_shown_to_proto(shown, caller)
 
     async def UpdateAgent(self, request: pb.UpdateAgentRequest, call: Call) -> pb.UpdateAgentResponse:
         wanted = translate.update_agent_from_proto(request)

@@ -219,6 +219,19 @@ def agent_to_proto(agent: Agent, status: Status | None = None) -> pb.Agent:
     )
 
 
+def agent_to_reader(agent: Agent, status: Status | None, reader: Caller) -> pb.Agent:
+    """Return an agent as a reader may see it.
+
+    How a program is started may hold what is nobody else's business (custom arguments, keys on a command line), and a
+    conversation is its owner's: other agents are not shown either.
+    """
+    shown = agent_to_proto(agent, status)
+    if reader.role is not Role.OPERATOR and reader.agent_id != agent.agent_id:
+        shown.launch.CopyFrom(pb.LaunchSettings())
+        shown.ClearField("conversation_id")
+    return shown
+
+
 def credential_to_proto(credential: Credential) -> pb.Credential:
     """Return a credential for people: without its hash."""
     return pb.Credential(
@@ -298,15 +311,16 @@ def agent_created_to_proto(answer: AgentCreated, credential_file: str) -> pb.Cre
     )
 
 
-def agents_to_proto(page: Page[AgentListed]) -> pb.ListAgentsResponse:
+def agents_to_proto(page: Page[AgentListed], reader: Caller) -> pb.ListAgentsResponse:
     """Return a page of agents."""
-    agents = [agent_to_proto(listed.agent, listed.status) for listed in page.rows]
+    agents = [agent_to_reader(listed.agent, listed.status, reader) for listed in page.rows]
     return pb.ListAgentsResponse(agents=agents, next_page_token=page.next_token)
 
 
-def agent_shown_to_proto(shown: AgentShown) -> pb.GetAgentResponse:
+def agent_shown_to_proto(shown: AgentShown, reader: Caller) -> pb.GetAgentResponse:
     """Return one agent."""
-    return pb.GetAgentResponse(agent=agent_to_proto(shown.agent, shown.status), credential_file=shown.credential_file)
+    agent = agent_to_reader(shown.agent, shown.status, reader)
+    return pb.GetAgentResponse(agent=agent, credential_file=shown.credential_file)
 
 
 def update_agent_from_proto(request: pb.UpdateAgentRequest) -> UpdateAgent:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from fencepost.common.v1 import common_pb2
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost_kit.identity import mint_token
 from fencepost_sessions.domain.limits import CONVERSATION_BYTES_MAX, STATUS_DETAIL_BYTES_MAX, TURN_BYTES_MAX
@@ -439,3 +440,44 @@ async def test_pages_show_each_agent_with_its_own_report(running: Running) -> No
             shown |= {one.name: one.status.detail for one in page.agents}
             token = page.next_page_token
         assert shown == {name: name if name in {"a1", "a3"} else "" for name in names}
+
+
+@pytest.mark.requirement("sessions.how-others-are-started-is-not-shown-to-agents")
+async def test_how_an_agent_is_started_and_which_conversation_it_has_is_shown_to_no_other_agent(
+    running: Running,
+) -> None:
+    project = await running.project()
+    secret = await running.create("secret", project, launch=pb.LaunchSettings(**LAUNCH), desired=pb.DESIRED_STATE_ON)
+    other = await running.create("other", project)
+    chief = await running.create("chief", project, role=common_pb2.ROLE_COORDINATOR)
+    lease = await acquire(running, secret)
+    await bind(running, secret, lease, "talk-1")
+    await report(running, secret, lease)
+    whole = await show(running, secret)
+    assert (whole.launch.custom_arguments, whole.conversation_id) == (LAUNCH["custom_arguments"], "talk-1")
+    for asker in (other, chief):
+        ask = running.agent(asker)
+        listed = {one.agent_id: one for one in (await ask("ListAgents", pb.ListAgentsRequest())).agents}
+        got = (await ask("GetAgent", pb.GetAgentRequest(target="secret"))).agent
+        assert listed[secret.agent_id] == got
+        assert got.launch == pb.LaunchSettings()
+        assert got.conversation_id == ""
+        assert (got.name, got.desired, got.status.state) == ("secret", pb.DESIRED_STATE_ON, IDLE)
+
+
+@pytest.mark.requirement("sessions.another-provider-has-no-conversation-yet")
+async def test_another_provider_goes_on_with_no_conversation_of_the_one_before(running: Running) -> None:
+    agent = await running.create("ada", provider="codex")
+    lease = await acquire(running, agent)
+    await bind(running, agent, lease, "talk-1")
+    # While it is held a conversation of the old program could still be bound.
+    refused = await refusal_of(update(running, agent, provider="other"))
+    assert (refused.reason, (await show(running, agent)).provider) == ("lease_held", "codex")
+    assert (await update(running, agent, provider="codex", name="eda")).conversation_id == "talk-1"
+    await release(running, lease)
+    changed = await update(running, agent, provider="other")
+    assert (changed.provider, changed.conversation_id) == ("other", "")
+    # The name is free again for whoever goes on with it.
+    again = await update(running, agent, provider="codex")
+    held = await acquire(running, again)
+    assert (await bind(running, again, held, "talk-1")).conversation_id == "talk-1"

@@ -1037,7 +1037,7 @@ class UpdateAgentRequest(_message.Message):
     role: _common_pb2.Role.ValueType
     """A new role; a credential minted earlier follows it."""
     provider: _builtins.str
-    """A new provider; empty clears."""
+    """A new provider; empty clears. It begins without a conversation; refused as lease_held while a runtime may be at work."""
     workspace: _builtins.str
     """A new workspace; empty clears."""
     desired: Global___DesiredState.ValueType

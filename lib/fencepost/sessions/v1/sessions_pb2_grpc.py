@@ -196,14 +196,16 @@ class SessionsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAgents(self, request, context):
-        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order.
+        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+        conversation are shown to the operator and to the agent itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetAgent(self, request, context):
-        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused.
+        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+        conversation as in ListAgents.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -47,9 +47,13 @@ class SessionsServiceStub:
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]
-    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+    conversation are shown to the operator and to the agent itself.
+    """
     GetAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.GetAgentRequest, _sessions_pb2.GetAgentResponse]
-    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+    conversation as in ListAgents.
+    """
     UpdateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]
     """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
     Operator.
@@ -112,9 +116,13 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     CreateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]  # type: ignore[assignment]
-    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+    conversation are shown to the operator and to the agent itself.
+    """
     GetAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.GetAgentRequest, _sessions_pb2.GetAgentResponse]  # type: ignore[assignment]
-    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+    conversation as in ListAgents.
+    """
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]  # type: ignore[assignment]
     """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
     Operator.
@@ -210,7 +218,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.ListAgentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.ListAgentsResponse, _abc.Awaitable[_sessions_pb2.ListAgentsResponse]]:
-        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+        conversation are shown to the operator and to the agent itself.
+        """
 
     @_abc_1.abstractmethod
     def GetAgent(
@@ -218,7 +228,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.GetAgentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.GetAgentResponse, _abc.Awaitable[_sessions_pb2.GetAgentResponse]]:
-        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+        conversation as in ListAgents.
+        """
 
     @_abc_1.abstractmethod
     def UpdateAgent(

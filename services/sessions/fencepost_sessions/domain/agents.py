@@ -102,6 +102,8 @@ def provider_name(text: str) -> str:
 def changed(agent: Agent, change: AgentChange) -> Agent:
     """Return the agent after `change`, with the revision that it had; the very same value where nothing changes.
 
+    Another provider has no conversation yet: the one before is its own program's.
+
     Raises:
         InvalidLaunchSettings, InvalidCustomArguments: the settings would break their rules.
     """
@@ -115,6 +117,8 @@ def changed(agent: Agent, change: AgentChange) -> Agent:
         desired=change.desired or agent.desired,
         launch=agent.launch if change.launch is None else launched(agent.launch, change.launch),
     )
+    if after.provider != agent.provider:
+        after = replace(after, conversation_id="")
     return agent if after == agent else after
 
 

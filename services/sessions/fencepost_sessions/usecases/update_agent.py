@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fencepost_kit import logs
 from fencepost_sessions.domain.agents import Agent, AgentChange, changed, provider_name
 from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes
 from fencepost_sessions.domain.launch import NO_CHANGE, LaunchChange, desired_state, running_content
+from fencepost_sessions.domain.leases import Moment, check_free
 from fencepost_sessions.domain.limits import QUARANTINE_MS
 from fencepost_sessions.domain.names import ReleasedName, agent_name
 from fencepost_sessions.domain.paths import workspace_path
@@ -17,6 +19,10 @@ from fencepost_sessions.store.protocol import Writing
 from fencepost_sessions.usecases.answers import agent_of_words, words_of_agent
 from fencepost_sessions.usecases.loading import active_agent, check_name_is_free
 from fencepost_sessions.usecases.ports import Ports
+
+_HINT_HELD: Final = (
+    "A runtime of this agent may be at work: stop the agent first (`fencepost agent stop`), then change its provider."
+)
 
 _log = logs.get(__name__)
 
@@ -49,6 +55,7 @@ class _Updating:
     agent_id: bytes
     change: AgentChange
     now_ms: int
+    moment: Moment
 
     def apply(self, tx: Writing, /) -> AgentUpdated:
         first = tx.first_answer(self.key)
@@ -56,6 +63,11 @@ class _Updating:
             return AgentUpdated(agent=agent_of_words(same_content(first, self.key)), duplicate=True)
         before = active_agent(tx, self.agent_id)
         after = changed(before, self.change)
+        lease = tx.lease(self.agent_id)
+        if after.provider != before.provider and lease is not None:
+            # Its holder could still bind a conversation of the program that it runs.
+            check_free((lease,), self.moment, hint=_HINT_HELD)
+            tx.end_leases_until(self.moment.running_ms)
         if after is not before:
             after = self._written(tx, before, after)
         tx.remember(self.key, words_of_agent(after), now_ms=self.now_ms)
@@ -85,7 +97,8 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
     Raises:
         Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidLaunchSettings,
             InvalidCustomArguments, InvalidDesiredState, InvalidIdempotencyKey, IdempotencyConflict, NotFound,
-            AgentDeleted, NameTaken, NameQuarantined: nothing is written.
+            AgentDeleted, NameTaken, NameQuarantined, LeaseHeld (another provider, while a runtime may be at work):
+            nothing is written.
     """
     key = idempotency_key(
         scope=caller.scope,
@@ -105,7 +118,13 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
         launch=request.launch,
     )
     agent_id = uuid_bytes(request.agent_id, what="agent_id")
-    updating = _Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms())
+    updating = _Updating(
+        key=key,
+        agent_id=agent_id,
+        change=change,
+        now_ms=ports.clock.now_ms(),
+        moment=ports.lease_time.moment(),
+    )
     answer = await ports.store.commit(updating)
     if not answer.duplicate:
         _log.info("agent_updated", agent_id=request.agent_id, revision=answer.agent.revision)
