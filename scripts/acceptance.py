@@ -189,7 +189,7 @@ def plan(said: Real, approved: Sequence[str]) -> str:
     """Return what a real run will do, for the person whose account it uses."""
     model = said.model or "as your Codex home has it"
     effort = said.effort or "as your Codex home has it"
-    tools = f"approved in the two agents' private homes, and nowhere else: {', '.join(approved)}"
+    tools = f"approved in the agents' private homes, and nowhere else: {', '.join(approved)}"
     if not said.approve:
         tools = (
             f"none is approved; where your policy asks, the run waits and fails. {APPROVE}=1 approves {len(approved)}"
@@ -197,14 +197,14 @@ def plan(said: Real, approved: Sequence[str]) -> str:
     return f"""\
 This run uses your own Codex and your account:
   program      {said.codex}, which must be {said.version}
-  login        copied from {said.codex_home} into the private homes of two agents; never into the report
+  login        copied from {said.codex_home} into the private homes of the agents; never into the report
   model        {model}; effort {effort}
-  requests     about 30 to your model, in plain English, on two empty repositories
+  requests     about 50 to your model, more where it takes more steps; in plain English, on empty repositories
   tools        {tools}
-  trust        of two empty folders of the run, in those private homes, for the terminals that are attached
+  trust        of two of those repositories, in two private homes, for the terminals that are attached
 It writes
-  a throw-away Fencepost home with two agents, removed at the end
-  two conversations into {said.codex_home}/sessions and its index, where you find them afterwards
+  a throw-away Fencepost home with fifteen agents, two or one for each scene, removed at the end
+  their conversations into {said.codex_home}/sessions and its index, where you find them afterwards
   build/acceptance/real.json and real.md
 It answers no prompt for trust or login, and changes no file of yours."""
 
