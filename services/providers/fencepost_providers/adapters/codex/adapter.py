@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import logging
 import os
@@ -29,6 +30,8 @@ from fencepost_providers.processes.child import NotStarted
 
 _LOG: Final = logging.getLogger(__name__)
 NAME_CHARS_MAX: Final = 100
+# What a stop waits for the history to be published; what is not by then is at the next start.
+PUBLISH_MS_MAX: Final = 5_000
 LOGIN_HINT: Final = (
     "Log in with `codex login` as the user whose Codex home this is; the login is copied at the agent's next start."
 )
@@ -78,8 +81,9 @@ class CodexAdapter:
         prepared = await home.prepare(plan, native=self._native, compact_roots=self._compact_roots)
         for note in prepared.notes:
             _LOG.info("%s: %s", plan.agent_id, note.text)
-        arguments = await home.background_arguments(plan)
-        terms = self._terms(plan, found, prepared, arguments)
+        default_model = await self._default_model(plan)
+        arguments = await home.background_arguments(plan, default_model=default_model)
+        terms = self._terms(plan, found, prepared, arguments, default_model)
         runtime = CodexRuntime(terms=terms, version=found.version, listener=listener)
         try:
             runtime.take(await terms.launch(prepared.socket.name, runtime.hear))
@@ -125,7 +129,7 @@ class CodexAdapter:
         program = launch.find(self._environment) or launch.PROGRAM
         arguments: Sequence[str] = ()
         with contextlib.suppress(StartFailed):
-            arguments = await home.background_arguments(plan)
+            arguments = await home.background_arguments(plan, default_model=await self._default_model(plan))
         return launch.words(program, str(Path(self.private_home(plan), location.SOCKET)), arguments)
 
     async def approve_tools(self, plan: LaunchPlan, tools: Sequence[str]) -> Sequence[str]:
@@ -140,7 +144,21 @@ class CodexAdapter:
         """Return where the app-server's own output goes."""
         return str(Path(plan.folder, "logs", launch.LOG_NAME))
 
-    def _terms(self, plan: LaunchPlan, found: Installation, prepared: Prepared, arguments: Sequence[str]) -> Terms:
+    async def _default_model(self, plan: LaunchPlan) -> str:
+        """Return the catalogue's default, which an effort without a model needs; empty where none is needed or told."""
+        if plan.settings.model or not plan.settings.effort:
+            return ""
+        offered = (await self._models.get(refresh=False)).models
+        return next((model.model for model in offered if model.is_default), "")
+
+    def _terms(
+        self,
+        plan: LaunchPlan,
+        found: Installation,
+        prepared: Prepared,
+        arguments: Sequence[str],
+        default_model: str,
+    ) -> Terms:
         environment = launch.environment_of(plan, str(prepared.codex_home), self._environment)
         environment = {name: value for name, value in environment.items() if name not in prepared.unset}
         environment.update(prepared.environment)
@@ -159,13 +177,23 @@ class CodexAdapter:
             return await launch.launch(order, hear)
 
         async def project() -> None:
-            await home.project(plan, native=self._native)
+            await home.project(plan, native=self._native, default_model=default_model)
 
         async def restore() -> None:
             try:
                 await home.restore(plan, native=self._native)
             except StartFailed as error:
                 _LOG.warning("%s: settings for a terminal were not taken back yet: %s", plan.agent_id, error)
+
+        async def publish() -> None:
+            try:
+                async with asyncio.timeout(PUBLISH_MS_MAX / 1000):
+                    notes = await home.publish_history(plan, native=self._native)
+            except (StartFailed, TimeoutError) as error:
+                _LOG.warning("%s: history was not published yet: %s", plan.agent_id, str(error) or "it took too long")
+            else:
+                for note in notes:
+                    _LOG.info("%s: %s", plan.agent_id, note.text)
 
         return Terms(
             program=found.program,
@@ -175,6 +203,7 @@ class CodexAdapter:
             launch=start,
             project=project,
             restore=restore,
+            publish=publish,
         )
 
     async def _listed(self) -> bytes:

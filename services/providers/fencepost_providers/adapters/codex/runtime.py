@@ -11,6 +11,7 @@ Source: M076-M093 M104-M106 M135-M146 M183-M185 R127 R131 R132. Tried on 0.159.2
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -64,6 +65,7 @@ SUBMIT_ANSWER_MS_MAX: Final = 15_000
 SPARE_MS: Final = 1_000
 STEER_RECEIPT_MS_MAX: Final = 5_000
 LAST_WORD_MS_MAX: Final = 2_000
+PUBLISH_EVERY_MS: Final = 300_000
 
 STALE: Final = re.compile(r"no active turn to steer|expected active turn id `[^`]*` but found `[^`]*`")
 NOTHING_RUNS: Final = "no active turn to interrupt"
@@ -92,6 +94,8 @@ class Terms:
     """Write the launch settings where a terminal reads them."""
     restore: Callable[[], Awaitable[None]]
     """Take them back. Raises nothing: what cannot be taken back now is taken back by the next preparation."""
+    publish: Callable[[], Awaitable[None]]
+    """Give the user's own history what is new of the agent's. Raises nothing, and is bounded."""
 
 
 class CodexRuntime:
@@ -111,6 +115,8 @@ class CodexRuntime:
         self._speaking = False
         self._stopped = False
         self._ending: asyncio.Task[None] | None = None
+        self._over = asyncio.Event()
+        self._publishing: asyncio.Task[None] | None = None
         self._attachment: Attachment | None = None
         self._submitting = asyncio.Lock()
         self._told: asyncio.Event = asyncio.Event()
@@ -142,6 +148,7 @@ class CodexRuntime:
     def speak(self) -> None:
         """Let the listener hear what comes from now on."""
         self._speaking = True
+        self._publishing = asyncio.create_task(self._publish(), name=f"codex history {self.conversation_id}")
 
     def let_go(self) -> None:
         """Submit again, now that no terminal is on its way in any more."""
@@ -174,7 +181,20 @@ class CodexRuntime:
     async def _end(self) -> None:
         if self._attachment is not None:
             await self._attachment.close()
-        await self.release()
+        try:
+            await self.release()
+        finally:
+            self._over.set()
+            if self._publishing is not None:
+                await asyncio.wait([self._publishing])
+
+    async def _publish(self) -> None:
+        """Publish the agent's history now and then, and once more when its program has ended."""
+        while not self._over.is_set():
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PUBLISH_EVERY_MS / 1000):
+                    await self._over.wait()
+            await self.terms.publish()
 
     @property
     def stopped(self) -> bool:
@@ -186,6 +206,7 @@ class CodexRuntime:
         speaking = self._speaking and not self._stopped
         self._stopped, self._speaking = True, False
         self._told.set()
+        self._over.set()
         if speaking:
             self._listener.closed(Closed(intended=False, detail=detail, exit_code=exit_code))
 
