@@ -47,12 +47,16 @@ chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the 
 	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
 
 .PHONY: e2e
-e2e: $(VENV)/.dev-ready ## Others' programs: MCP conformance, inspector, connected agent programs. Needs npm, a registry, 2 GB.
+e2e: $(VENV)/.dev-ready ## Others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
 	@$(BIN)/python -m pytest -q -s tests/e2e_external
 
 .PHONY: clients
 clients: $(VENV)/.dev-ready ## The example clients in Node and Go against running services; one whose tools are missing is left out, and told.
 	@FENCEPOST_TESTS_CLIENTS_OPTIONAL=1 $(BIN)/python -m pytest -q -rs tests/e2e_external/test_other_languages.py
+
+.PHONY: e2e-real
+e2e-real: $(VENV)/.dev-ready ## The acceptance with your own Codex and account. Opt-in: says what it takes and will do.
+	@$(BIN)/python scripts/acceptance.py --real
 
 .PHONY: bench
 bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the table, write build/bench.json (default 15).

@@ -18,7 +18,7 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVICES = ("mailbox", "sessions")
+SERVICES = ("mailbox", "providers", "sessions")
 WIDTH = 116
 
 

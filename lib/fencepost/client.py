@@ -25,6 +25,7 @@ from fencepost.home import (
     GENERATION_VARIABLE,
     HOME_VARIABLE,
     MAILBOX,
+    PROVIDERS,
     SESSION_VARIABLE,
     SESSIONS,
     Home,
@@ -33,12 +34,15 @@ from fencepost.home import (
 )
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
+from fencepost.providers.v1 import providers_pb2 as providers
+from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceStub
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceStub
 from fencepost.transports import ClientCertificates, Remote, TransportName, opener
 
 if TYPE_CHECKING:
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
+    from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceAsyncStub
     from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceAsyncStub
 
 # How long a call may wait for a connection before it is given up unsent.
@@ -47,6 +51,9 @@ READY_BUDGET_MS: Final = 5_000
 CALL_BUDGET_MS: Final = 10_000
 # How long to go on asking what became of a call whose answer was lost; a restart of the service fits in.
 SETTLE_BUDGET_MS: Final = 10_000
+# What a program may take besides to answer for its models or its state, and to end an interrupted turn.
+PROGRAM_MS_MAX: Final = 20_000
+INTERRUPT_MS_MAX: Final = 10_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -448,6 +455,19 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
         """Answer a request as its recipient."""
         return await self._settled(lambda stub: stub.Reply, request, "reply")
 
+    async def withdraw(self, request_id: str) -> mailbox.WithdrawResponse:
+        """Take a request back that nobody has seen; repeating it is harmless."""
+        ask = mailbox.WithdrawRequest(request_id=request_id)
+        return await self._asked(lambda stub: stub.Withdraw, ask, writes=True)
+
+    async def prompt(self, request: mailbox.PromptRequest) -> mailbox.PromptResponse:
+        """Store a person's prompt. A lost answer is Uncertain; the same key answers the same receipt."""
+        return await self._keyed(lambda stub: stub.Prompt, request)
+
+    async def resolve_delivery(self, request: mailbox.ResolveDeliveryRequest) -> mailbox.ResolveDeliveryResponse:
+        """Settle by a person's word what is uncertain. A lost answer is Uncertain; the same key answers the same."""
+        return await self._keyed(lambda stub: stub.ResolveDelivery, request)
+
     async def receive(self, request: mailbox.ReceiveRequest) -> mailbox.ReceiveResponse:
         """Read a page. A lost page is asked for again: the same cursors answer the same records."""
         asked = mailbox.ReceiveRequest()
@@ -494,6 +514,18 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
     async def finish(self, request: mailbox.FinishRequest) -> mailbox.FinishResponse:
         """Record what became of a claim."""
         return await self._asked(lambda stub: stub.Finish, request, writes=True)
+
+    async def record_outcome(self, request: mailbox.RecordOutcomeRequest) -> mailbox.RecordOutcomeResponse:
+        """Record how the turn ended that a request was bound to."""
+        return await self._asked(lambda stub: stub.RecordOutcome, request, writes=True)
+
+    async def report_owners(self, request: mailbox.ReportOwnersRequest) -> mailbox.ReportOwnersResponse:
+        """Tell which agents a dispatcher carries for, all of them."""
+        return await self._asked(lambda stub: stub.ReportOwners, request, writes=True)
+
+    async def list_bindings(self, request: mailbox.ListBindingsRequest) -> mailbox.ListBindingsResponse:
+        """Return a page of a dispatcher's bindings without a recorded outcome."""
+        return await self._asked(lambda stub: stub.ListBindings, request)
 
     async def watch_events(self, request: mailbox.WatchEventsRequest) -> AsyncIterator[mailbox.WatchEventsResponse]:
         """Yield what becomes true of records, until the service ends the stream or it is lost (NotWritten)."""
@@ -570,13 +602,13 @@ def _receipt(answer: mailbox.SettleKeyResponse, call: str, lost: Uncertain) -> A
     )
 
 
-async def _streamed(call: Any) -> AsyncIterator[Any]:
+async def _streamed(call: Any, *, reads: bool = True) -> AsyncIterator[Any]:
     try:
         async for item in call:
             yield item
     except grpc.aio.AioRpcError as error:
         meaning = error_of(error)
-        raise (_nothing_read(meaning) if isinstance(meaning, Uncertain) else meaning) from None
+        raise (_nothing_read(meaning) if reads and isinstance(meaning, Uncertain) else meaning) from None
     finally:
         call.cancel()
 
@@ -638,6 +670,31 @@ class Sessions(_Service["SessionsServiceAsyncStub"]):
         """Begin the next life of an agent; the caller opens that generation at the mailbox next."""
         return await self._keyed(lambda stub: stub.BeginGeneration, request)
 
+    async def acquire_lease(self, request: sessions.AcquireLeaseRequest) -> sessions.AcquireLeaseResponse:
+        """Take the lease on an agent and its conversation."""
+        return await self._keyed(lambda stub: stub.AcquireLease, request)
+
+    async def renew_lease(self, request: sessions.RenewLeaseRequest) -> sessions.RenewLeaseResponse:
+        """Put the expiry of a lease off, and change its kind where one is named."""
+        return await self._asked(lambda stub: stub.RenewLease, request, writes=True)
+
+    async def release_lease(self, acquisition_id: str) -> sessions.ReleaseLeaseResponse:
+        """End a lease; harmless where it has ended."""
+        ask = sessions.ReleaseLeaseRequest(acquisition_id=acquisition_id)
+        return await self._asked(lambda stub: stub.ReleaseLease, ask, writes=True)
+
+    async def list_leases(self, agent_id: str = "") -> sessions.ListLeasesResponse:
+        """Return the leases that stand."""
+        return await self._asked(lambda stub: stub.ListLeases, sessions.ListLeasesRequest(agent_id=agent_id))
+
+    async def report_status(self, request: sessions.ReportStatusRequest) -> sessions.ReportStatusResponse:
+        """Record what was observed of an agent's runtime; the same report again changes nothing."""
+        return await self._asked(lambda stub: stub.ReportStatus, request, writes=True)
+
+    async def set_conversation(self, request: sessions.SetConversationRequest) -> sessions.SetConversationResponse:
+        """Bind the exact provider conversation to an agent, or clear it."""
+        return await self._asked(lambda stub: stub.SetConversation, request, writes=True)
+
     async def list_credentials(self, request: sessions.ListCredentialsRequest) -> sessions.ListCredentialsResponse:
         """Return a page of credentials without secrets."""
         return await self._asked(lambda stub: stub.ListCredentials, request)
@@ -667,6 +724,90 @@ class Sessions(_Service["SessionsServiceAsyncStub"]):
     async def confirm_revision(self, request: sessions.ConfirmRevisionRequest) -> sessions.ConfirmRevisionResponse:
         """Tell sessions what a follower has made durable."""
         return await self._asked(lambda stub: stub.ConfirmRevision, request, writes=True)
+
+
+class Providers(_Service["ProvidersServiceAsyncStub"]):
+    """The carrier and its programs, as one credential sees them: one method per RPC of `fencepost.providers.v1`.
+
+    What changes a runtime is sent once: a lost answer is `Uncertain`, and `get_runtime` tells what stands.
+    """
+
+    service = PROVIDERS
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> ProvidersServiceAsyncStub:
+        return ProvidersServiceStub(channel)
+
+    async def describe(self) -> providers.DescribeResponse:
+        """Return version, schema and dispatcher."""
+        return await self._asked(lambda stub: stub.Describe, providers.DescribeRequest())
+
+    async def list_providers(self) -> providers.ListProvidersResponse:
+        """Return the adapters and the installed program of each."""
+        ask = providers.ListProvidersRequest()
+        return await self._read(lambda stub: stub.ListProviders, ask, wait_ms=PROGRAM_MS_MAX)
+
+    async def list_models(self, provider: str, *, refresh: bool = False) -> providers.ListModelsResponse:
+        """Return the models that a program offers."""
+        ask = providers.ListModelsRequest(provider=provider, refresh=refresh)
+        return await self._read(lambda stub: stub.ListModels, ask, wait_ms=PROGRAM_MS_MAX)
+
+    async def get_runtime(self, agent_id: str) -> providers.GetRuntimeResponse:
+        """Return what is known of an agent's runtime."""
+        return await self._asked(lambda stub: stub.GetRuntime, providers.GetRuntimeRequest(agent_id=agent_id))
+
+    async def get_capabilities(self, agent_id: str) -> providers.GetCapabilitiesResponse:
+        """Return what can be done with an agent's conversation."""
+        ask = providers.GetCapabilitiesRequest(agent_id=agent_id)
+        return await self._asked(lambda stub: stub.GetCapabilities, ask)
+
+    async def inspect_runtime(self, agent_id: str) -> providers.InspectRuntimeResponse:
+        """Return what is wrong, or may be, with an agent's program and private home."""
+        ask = providers.InspectRuntimeRequest(agent_id=agent_id)
+        return await self._read(lambda stub: stub.InspectRuntime, ask, wait_ms=PROGRAM_MS_MAX)
+
+    async def restart_runtime(self, request: providers.RestartRuntimeRequest) -> providers.RestartRuntimeResponse:
+        """Stop an agent's runtime and start it again under a new generation."""
+        return await self._sent(lambda stub: stub.RestartRuntime, request, wait_ms=request.wait_ms)
+
+    async def begin_conversation(
+        self, request: providers.BeginConversationRequest
+    ) -> providers.BeginConversationResponse:
+        """Leave an agent's conversation and begin a new one."""
+        return await self._sent(lambda stub: stub.BeginConversation, request, wait_ms=request.wait_ms)
+
+    async def interrupt_turn(self, request: providers.InterruptTurnRequest) -> providers.InterruptTurnResponse:
+        """Interrupt the exact turn that was observed."""
+        return await self._sent(lambda stub: stub.InterruptTurn, request, wait_ms=INTERRUPT_MS_MAX)
+
+    async def approve_tools(self, request: providers.ApproveToolsRequest) -> providers.ApproveToolsResponse:
+        """Approve tools of our MCP server in an agent's private home, each by name."""
+        return await self._sent(lambda stub: stub.ApproveTools, request)
+
+    async def attach_terminal(
+        self, request: providers.AttachTerminalRequest
+    ) -> AsyncIterator[providers.AttachTerminalResponse]:
+        """Yield the steps of an attachment; it lasts as long as this is read. Where the stream is lost: Uncertain."""
+        stub = await self._stub(self._budgets.ready_ms)
+        async for item in _streamed(stub.AttachTerminal(request, metadata=self._metadata), reads=False):
+            yield item
+
+    async def watch_conversation(
+        self, request: providers.WatchConversationRequest
+    ) -> AsyncIterator[providers.WatchConversationResponse]:
+        """Yield what happens in an agent's conversation, until the service ends the stream or it is lost."""
+        stub = await self._stub(self._budgets.ready_ms)
+        async for item in _streamed(stub.WatchConversation(request, metadata=self._metadata)):
+            yield item
+
+    async def _read(self, rpc: Callable[[Any], Rpc[ResponseT]], request: Any, *, wait_ms: int) -> ResponseT:
+        try:
+            return await self._sent(rpc, request, wait_ms=wait_ms)
+        except Uncertain as lost:
+            raise _nothing_read(lost) from None
+
+    async def _sent(self, rpc: Callable[[Any], Rpc[ResponseT]], request: Any, *, wait_ms: int = 0) -> ResponseT:
+        call_ms = self._budgets.call_ms + max(0, wait_ms)
+        return await self._once(rpc, request, ready_ms=self._budgets.ready_ms, call_ms=call_ms)
 
 
 class Client:

@@ -27,7 +27,8 @@ GENERATION_VARIABLE: Final = "FENCEPOST_GENERATION"
 SESSIONS: Final = "sessions"
 MAILBOX: Final = "mailbox"
 MCP_EDGE: Final = "mcp_edge"
-SERVICES: Final = (SESSIONS, MAILBOX, MCP_EDGE)
+PROVIDERS: Final = "providers"
+SERVICES: Final = (SESSIONS, MAILBOX, MCP_EDGE, PROVIDERS)
 
 # sockaddr_un.sun_path holds 108 bytes on Linux and 104 on macOS, the closing NUL included.
 SOCKET_PATH_BYTES_MAX_LINUX: Final = 107

@@ -26,7 +26,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "tests" / "support")]
 
-from fencepost_bench import durable, scale, shims, sizes, wakes  # noqa: E402
+from fencepost_bench import carries, durable, scale, shims, sizes, wakes  # noqa: E402
 from fencepost_bench.homes import BUILD  # noqa: E402
 from fencepost_bench.rows import Plan, Row, as_json, table  # noqa: E402
 from fencepost_bench.setting import Setting  # noqa: E402
@@ -52,6 +52,8 @@ PARTS: Final = (
     Part(plans=shims.PLANS, measure=shims.shims),
     Part(plans=scale.PLANS, measure=scale.scale),
     Part(plans=sizes.PLANS, measure=sizes.sizes),
+    Part(plans=carries.PLANS, measure=carries.carries),
+    Part(plans=carries.CODEX_PLANS, measure=carries.codex_carries),
 )
 
 

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from fencepost.client import READY_BUDGET_MS, Budgets, Channels, Identity, Mailbox, Sessions
+from fencepost.client import READY_BUDGET_MS, Budgets, Channels, Identity, Mailbox, Providers, Sessions
 from fencepost.errors import NotWritten, Refused
 from fencepost.home import CREDENTIAL_VARIABLE, SERVICES, SESSION_VARIABLE, Home
 
@@ -38,6 +38,7 @@ class Services:
 
     mailbox: Mailbox
     sessions: Sessions
+    providers: Providers
 
 
 def agent_named() -> bool:
@@ -93,6 +94,7 @@ async def connected(acting: Acting, *, budgets: Budgets | None = None) -> AsyncI
         services = Services(
             mailbox=Mailbox(channels, acting.identity.token, budgets=budgets),
             sessions=Sessions(channels, acting.identity.token, budgets=budgets),
+            providers=Providers(channels, acting.identity.token, budgets=budgets),
         )
         if acting.identity.needs_verifying:
             await acting.identity.verify(services.sessions)

@@ -15,14 +15,29 @@ import typer
 from fencepost.cli import acting, screen
 from fencepost.cli.deleting import delete
 from fencepost.cli.directory import NO_AGENTS, all_agents, all_projects, readers, resolve
+from fencepost.cli.launching import (
+    AgentClass,
+    Approval,
+    Arguments,
+    Effort,
+    Include,
+    Model,
+    Sandbox,
+    SessionPolicy,
+    WhenActive,
+    launch_facts,
+    launch_settings,
+)
 from fencepost.cli.options import AsJson, Key, Target, key_or_new
-from fencepost.cli.plain import one_line, plain
+from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.project import locate
+from fencepost.cli.running import runtime_of, runtime_words
 from fencepost.cli.screen import Column
 from fencepost.client import new_key
 from fencepost.common.v1 import common_pb2
 from fencepost.connect.entry import connection
 from fencepost.errors import Refused
+from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as pb
 
 agents = typer.Typer(help="Create, list, show, change and delete agents.", no_args_is_help=True)
@@ -49,6 +64,15 @@ def create(
     provider: Provider = None,
     role: Role = None,
     workspace: Workspace = None,
+    agent_class: AgentClass = None,
+    model: Model = None,
+    effort: Effort = None,
+    sandbox: Sandbox = None,
+    approval: Approval = None,
+    arguments: Arguments = None,
+    include: Include = None,
+    when_active: WhenActive = None,
+    session: SessionPolicy = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -61,6 +85,17 @@ def create(
         role=_role(role) or common_pb2.ROLE_AGENT,
         provider=provider or "",
         workspace="" if workspace is None else os.path.abspath(workspace),  # noqa: PTH100 (a name, not a lookup)
+        launch=launch_settings(
+            model=model,
+            effort=effort,
+            sandbox=sandbox,
+            approval=approval,
+            agent_class=agent_class,
+            arguments=arguments,
+            include=include,
+            when_active=when_active,
+            session=session,
+        ),
     )
 
     async def work(services: acting.Services) -> tuple[pb.Project, pb.CreateAgentResponse]:
@@ -81,6 +116,8 @@ def create(
     screen.put(f"Agent {one_line(created.agent.name)}{again}, in project {one_line(in_project.name)}.")
     screen.put(f"  UUID        {created.agent.agent_id}")
     screen.put(f"  Credential  {created.credential_file}")
+    if created.agent.provider:
+        screen.put(f"\nTo have Fencepost run it: fencepost agent start {shlex.quote(one_line(created.agent.name))}")
     screen.put("\nIts shell, or the program that starts it:")
     for variable, value in connect["environment"].items():
         screen.put(f"  export {variable}={shlex.quote(value)}")
@@ -124,7 +161,7 @@ def list_agents(
     if not found:
         screen.put(NO_AGENTS)
         return
-    columns = [Column(title=title) for title in ("NAME", "UUID", "ROLE", "PROVIDER", "GEN", "LAST READ")]
+    columns = [Column(title=title) for title in ("NAME", "UUID", "ROLE", "PROVIDER", "STATUS", "GEN", "LAST READ")]
     # An agent sees one project, its own, and nothing of its name.
     columns += [Column(title="PROJECT", text=True)] if who.is_operator else []
     now_ms = int(time.time() * 1000)
@@ -142,7 +179,25 @@ def _row(agent: pb.Agent, names: Mapping[str, str] | None, reading: Mapping[str,
         read = "waiting now" if reader["waiting"] else screen.ago(reader["last_read_at_ms"], now_ms)
     role = "coordinator" if agent.role == common_pb2.ROLE_COORDINATOR else "agent"
     project = [] if names is None else [names.get(agent.project_id, agent.project_id)]
-    return [agent.name, agent.agent_id, role, agent.provider, str(agent.generation), read, *project, agent.workspace]
+    status = status_words(agent, now_ms)
+    return [
+        *(agent.name, agent.agent_id, role, agent.provider, status, str(agent.generation), read),
+        *project,
+        agent.workspace,
+    ]
+
+
+def status_words(agent: pb.Agent, now_ms: int) -> str:
+    """Return what was observed of an agent's runtime, and what a person wants where that differs."""
+    fields = agent.DESCRIPTOR.fields_by_name
+    wanted = enum_word(fields["desired"], agent.desired)
+    if wanted is None:
+        return "by itself"
+    if not agent.status.state:
+        return f"not seen yet, wanted {wanted}"
+    seen = (enum_word(agent.status.DESCRIPTOR.fields_by_name["state"], agent.status.state) or "?").replace("_", " ")
+    odd = f", wanted {wanted}" if wanted == "paused" or (wanted == "on") != (seen != "off") else ""
+    return f"{seen} ({screen.ago(agent.status.observed_at_ms, now_ms)}){odd}"
 
 
 @agents.command("show")
@@ -150,14 +205,16 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
     """Show one agent."""
     who = acting.as_whoever()
 
-    async def work(services: acting.Services) -> tuple[pb.GetAgentResponse, dict[str, Any]]:
+    async def work(
+        services: acting.Services,
+    ) -> tuple[pb.GetAgentResponse, dict[str, Any], providers_pb2.Runtime | None]:
         found = await resolve(services, target)
-        return found, await readers(services, [found.agent])
+        return found, await readers(services, [found.agent]), await runtime_of(services, found.agent)
 
-    found, reading = acting.call(who, work)
+    found, reading, runtime = acting.call(who, work)
     agent, reader = found.agent, reading.get(found.agent.agent_id)
     if as_json:
-        fields = {**plain(found), "reader": reader}
+        fields = {**plain(found), "reader": reader, "runtime": None if runtime is None else plain(runtime)}
         screen.put_json(fields | ({"connect": connection(who.home, agent.agent_id)} if who.is_operator else {}))
         return
     now_ms = int(time.time() * 1000)
@@ -170,12 +227,19 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
         "Provider": agent.provider or "not known",
         "Workspace": agent.workspace or "not known",
         "Generation": str(agent.generation),
+        "Status": status_words(agent, now_ms),
+        "Detail": agent.status.detail,
+        "Runtime": "" if runtime is None else runtime_words(runtime),
+        "Problem": "" if runtime is None else runtime.problem,
+        "Log": "" if runtime is None else runtime.log_file,
+        "Conversation": agent.conversation_id,
+        **launch_facts(agent),
         "State": "deleting: no credential, its mail is being closed and erased" if deleting else "",
         "Created": screen.moment(agent.created_at_ms),
         "Last read": "not known" if reader is None else screen.ago(reader["last_read_at_ms"], now_ms),
         "Credential": "" if deleting else found.credential_file,
     }
-    screen.put("\n".join(f"{name:<11} {one_line(value)}" for name, value in facts.items() if value))
+    screen.put("\n".join(f"{name:<12} {one_line(value)}" for name, value in facts.items() if value))
 
 
 @agents.command("update")
@@ -186,15 +250,37 @@ def update(
     role: Role = None,
     provider: Annotated[str | None, typer.Option(metavar="NAME", help='The agent program; "" clears it.')] = None,
     workspace: Annotated[str | None, typer.Option(metavar="DIR", help='The folder it works in; "" clears it.')] = None,
+    agent_class: AgentClass = None,
+    model: Model = None,
+    effort: Effort = None,
+    sandbox: Sandbox = None,
+    approval: Approval = None,
+    arguments: Arguments = None,
+    include: Include = None,
+    when_active: WhenActive = None,
+    session: SessionPolicy = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Change an agent; what is not named stays."""
     operator = acting.as_operator()
-    ask = pb.UpdateAgentRequest(idempotency_key=key_or_new(key), name=name, role=_role(role), provider=provider)
+    launch = launch_settings(
+        model=model,
+        effort=effort,
+        sandbox=sandbox,
+        approval=approval,
+        agent_class=agent_class,
+        arguments=arguments,
+        include=include,
+        when_active=when_active,
+        session=session,
+    )
+    ask = pb.UpdateAgentRequest(
+        idempotency_key=key_or_new(key), name=name, role=_role(role), provider=provider, launch=launch
+    )
     if workspace is not None:
         ask.workspace = workspace and os.path.abspath(workspace)  # noqa: PTH100 (a name, not a lookup)
-    if all(value is None for value in (name, role, provider, workspace)):
+    if all(value is None for value in (name, role, provider, workspace, launch)):
         raise Refused("invalid_arguments", "nothing to change was named; nothing was written", hint="See --help.")
 
     async def work(services: acting.Services) -> pb.UpdateAgentResponse:

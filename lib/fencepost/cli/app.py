@@ -20,10 +20,13 @@ from fencepost.cli.doctor import doctor
 from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
+from fencepost.cli.providing import agent_doctor, agent_models, delivery, provider, tools, withdraw
 from fencepost.cli.release import release
 from fencepost.cli.renew import renew
+from fencepost.cli.running import clone, new_session, pause, restart, resume, start, stop
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.tail import tail
+from fencepost.cli.watching import attach, interrupt, prompt, watch
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
 
@@ -68,10 +71,28 @@ app.command("restore")(restore)
 app.add_typer(login, name="service")
 agents.command("release")(release)
 agents.command("renew")(renew)
+agents.command("start")(start)
+agents.command("stop")(stop)
+agents.command("pause")(pause)
+agents.command("resume")(resume)
+agents.command("restart")(restart)
+agents.command("new-session")(new_session)
+agents.command("clone")(clone)
+agents.command("attach")(attach)
+agents.command("watch")(watch)
+agents.command("prompt")(prompt)
+agents.command("interrupt")(interrupt)
+agents.command("models")(agent_models)
+agents.command("tools")(tools)
+agents.command("doctor")(agent_doctor)
 app.add_typer(agents, name="agent")
 messages.command("tail")(tail)
+messages.command("interrupt")(interrupt)
+messages.command("withdraw")(withdraw)
 app.add_typer(messages, name="message")
 app.command("why")(why)
+app.add_typer(provider, name="provider")
+app.add_typer(delivery, name="delivery")
 app.add_typer(projects, name="project")
 app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")

@@ -210,17 +210,6 @@ def wait(*, timeout_ms: TimeoutMs = WAIT_MS_MAX, as_json: AsJson = False) -> Non
         screen.put(f"The wait ended: {one_line(answer.wake_reason)}. Receive, or wait again.")
 
 
-@messages.command("interrupt")
-def interrupt(target: Target, *, as_json: AsJson = False) -> None:  # noqa: ARG001 (the call's own arguments)
-    """Interrupt an agent's current turn, where its program can do that exactly."""
-    acting.as_agent()
-    raise Refused(
-        "unsupported_capability",
-        "no provider of this home can interrupt a turn; nothing was sent",
-        hint="Send information instead: fencepost message send TARGET TEXT",
-    )
-
-
 @messages.command("list")
 def list_messages(
     *,

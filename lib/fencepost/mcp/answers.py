@@ -12,8 +12,9 @@ VERSIONS = ('2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25')
 BATCH_VERSION = '2025-03-26'
 # Versions under which each request names its version in its _meta.
 MODERN_VERSIONS = ('2026-07-28',)
-# Tools whose lost answer is settled by the idempotency key; every other one is simply asked again.
+# Tools whose lost answer is settled by the idempotency key; of TELLS it is told; any other is asked again.
 SETTLES = frozenset(['followup_task', 'reply', 'send_message'])
+TELLS = frozenset(['interrupt_agent'])
 # Tools that may wait, and how many milliseconds where the arguments do not say.
 WAIT_MS_DEFAULT = {'receive_messages': 0, 'wait_agent': 60000}
 WAIT_MS_MAX = 60000

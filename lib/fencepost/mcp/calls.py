@@ -43,8 +43,12 @@ PROGRESS_MS: Final = 10_000
 CALLS_IN_FLIGHT_MAX: Final = 64
 REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
 
+# What an edge has begun of these completes, and nobody asks for it again.
+ACTING: Final = answers.SETTLES | answers.TELLS
+
 UNREADABLE: Final = "the request is nested too deeply, or holds a number that is none; nothing was done"
 _UP: Final = "Start the services with `fencepost up`; `fencepost status` shows what runs."
+_SEE: Final = "Look at the agent's status with list_agents before you decide anew."
 _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
     " agent's environment."
@@ -127,7 +131,7 @@ class Calls:
                 call.deadline_s = min(call.deadline_s, self.now + EOF_MS_MAX / 1000)
 
     def _silence(self, call: Call) -> None:
-        if call.written and call.name not in answers.SETTLES:
+        if call.written and call.name not in ACTING:
             self._control.append(b"%d cancel\n" % call.number)
         self._conclude(call, None)
 
@@ -186,8 +190,8 @@ class Calls:
             return
         if rest == b"again":
             call.written = False
-            # Of a mutation this proves that it was not begun, so it stays a call that never left.
-            call.again = call.again or call.name not in answers.SETTLES
+            # Of a call that acts this proves that it was not begun, so it stays a call that never left.
+            call.again = call.again or call.name not in ACTING
             call.give_up_s = self.now + self._patience_s(call)
             self._open = False
         elif rest.startswith(b"{"):
@@ -217,7 +221,11 @@ class Calls:
         """The connection is gone: what it carried is settled or asked again, over the next one."""
         self._open = False
         self._control.clear()
-        for call in self._calls.values():
+        for call in list(self._calls.values()):
+            if call.written and call.name in answers.TELLS:
+                # It may have acted on a turn that has ended since: once more, it would act on another.
+                self._conclude(call, _given_up(call))
+                continue
             if call.written:
                 call.again = True
                 call.settling = call.name in answers.SETTLES
@@ -298,6 +306,14 @@ def _given_up(call: Call) -> bytes:
             message="The call was sent and no answer came in time. What became of it could not be learned: it may or"
             " may not have been written.",
             hint=_LOOK,
+            uncertain=True,
+        )
+    if call.name in answers.TELLS:
+        return wire.tool_error(
+            call.id_text,
+            code="delivery_uncertain",
+            message="The call was sent and its answer was lost: it may or may not have been carried out.",
+            hint=_SEE,
             uncertain=True,
         )
     return wire.tool_error(

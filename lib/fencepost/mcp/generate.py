@@ -75,6 +75,7 @@ def module_text() -> str:
     """Return the text of the generated module."""
     head, _, tail = initialize_result("\0").partition(b"\\u0000")
     settles = sorted(tool.name for tool in registry.TOOLS if tool.lost is registry.Lost.SETTLE)
+    tells = sorted(tool.name for tool in registry.TOOLS if tool.lost is registry.Lost.TELL)
     waits = {
         tool.name: timeout.default
         for tool in registry.TOOLS
@@ -95,8 +96,9 @@ def module_text() -> str:
         f"BATCH_VERSION = {registry.BATCH_VERSION!r}",
         "# Versions under which each request names its version in its _meta.",
         f"MODERN_VERSIONS = {registry.MODERN_VERSIONS!r}",
-        "# Tools whose lost answer is settled by the idempotency key; every other one is simply asked again.",
+        "# Tools whose lost answer is settled by the idempotency key; of TELLS it is told; any other is asked again.",
         f"SETTLES = frozenset({settles!r})",
+        f"TELLS = frozenset({tells!r})",
         "# Tools that may wait, and how many milliseconds where the arguments do not say.",
         f"WAIT_MS_DEFAULT = {waits!r}",
         "WAIT_MS_MAX = " + str(registry.WAIT_MS_MAX),

@@ -158,6 +158,8 @@ class Lost(enum.Enum):
     SETTLE = "settle"
     # Repeating it changes nothing: asks again within the call's budget.
     ASK_AGAIN = "ask again"
+    # It may have acted and has no key: says that it is not known, never calls again.
+    TELL = "tell"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -340,7 +342,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         arguments={"target": Target()},
         required=("target",),
         hints=Hints(destructive=True),
-        lost=Lost.ASK_AGAIN,
+        lost=Lost.TELL,
     ),
     Tool(
         name="list_agents",

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Final
 
 from fencepost.errors import Refused
-from fencepost.home import MAILBOX, MCP_EDGE, SERVICES, SESSIONS
+from fencepost.home import MAILBOX, MCP_EDGE, PROVIDERS, SERVICES, SESSIONS
 
 READY_MS_MAX: Final = 30_000
 
@@ -27,6 +27,7 @@ TABLE: Final = (
     Row(name=SESSIONS, module="fencepost_sessions"),
     Row(name=MAILBOX, module="fencepost_mailbox", after=(SESSIONS,)),
     Row(name=MCP_EDGE, module="fencepost_mcp_edge", after=(SESSIONS, MAILBOX)),
+    Row(name=PROVIDERS, module="fencepost_providers", after=(SESSIONS, MAILBOX)),
 )
 
 

@@ -21,7 +21,7 @@ from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import DependencyDown, Refusal, Unauthenticated
 from fencepost_mailbox.domain.deletion import check_lives
-from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
+from fencepost_mailbox.domain.refusals import AmbiguousTarget, DirectoryStale, NotFound
 from fencepost_mailbox.domain.texts import uuid_target
 from fencepost_mailbox.domain.values import MIRROR_AGE_MS_MAX, Agent
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition, Store
@@ -300,6 +300,27 @@ class Mirror:
             else "list_agents shows the agents of this project.",
             state={"near": near} if near else None,
         )
+
+    def anywhere(self, target: str) -> Agent:
+        """See ports.Directory."""
+        agent_id = uuid_target(target)
+        found = (
+            [agent for agent in self._agents.values() if agent.name == target]
+            if agent_id is None
+            else [agent for agent in (self._agents.get(agent_id),) if agent is not None]
+        )
+        if len(found) > 1:
+            raise AmbiguousTarget(
+                "agents of several projects have this name; nothing was written",
+                hint="Name the project, or give the agent's UUID.",
+                state={"agents": str(len(found))},
+            )
+        if not found:
+            raise NotFound(
+                "no agent that is known here has exactly this name or UUID; nothing was written",
+                hint="Check it with agent list; one made a moment ago is found at once where its project is named.",
+            )
+        return found[0]
 
     def _near_miss(self, project_id: bytes, target: str) -> str:
         agent = self._agents.get(self._folded.get((project_id, target.casefold()), b""))

@@ -20,13 +20,18 @@ from fencepost_mailbox import translate
 from fencepost_mailbox.domain.values import UNCERTAIN_LISTED_MAX, WAIT_MS_MAX
 from fencepost_mailbox.events import EventWatch
 from fencepost_mailbox.usecases.admit import Admit
+from fencepost_mailbox.usecases.carriers import ListBindings, ReportOwners
 from fencepost_mailbox.usecases.claim import Finish, Release, TakeClaim
 from fencepost_mailbox.usecases.look import Explain, GetRecord, ListReaders, ListRecords
 from fencepost_mailbox.usecases.open_generation import OpenGeneration
+from fencepost_mailbox.usecases.outcome import RecordOutcome
 from fencepost_mailbox.usecases.ports import Ports
+from fencepost_mailbox.usecases.prompt import Prompt
 from fencepost_mailbox.usecases.receive import Receive, Wait
 from fencepost_mailbox.usecases.reply import Reply
+from fencepost_mailbox.usecases.resolve import ResolveDelivery
 from fencepost_mailbox.usecases.settle_key import SettleKey
+from fencepost_mailbox.usecases.withdraw import Withdraw
 from fencepost_mailbox.waits import Waits
 from fencepost_mailbox.work import WorkWatch
 
@@ -39,6 +44,7 @@ _READERS: Final = _AGENTS | {Role.OPERATOR}
 _EVERYBODY: Final = frozenset(Role)
 _SERVICES: Final = frozenset({Role.SERVICE})
 _HOSTS: Final = frozenset({Role.SERVICE, Role.OPERATOR})
+_PERSONS: Final = frozenset({Role.OPERATOR})
 
 RULES: Final[Mapping[str, Rule]] = MappingProxyType(
     {
@@ -48,6 +54,8 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Receive": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
         "Wait": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
         "Reply": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
+        "Withdraw": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
+        "Prompt": Rule(roles=_PERSONS, deadline_ms_max=CALL_MS_MAX),
         "SettleKey": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "GetRecord": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "ListRecords": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
@@ -57,6 +65,10 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Claim": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Release": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "Finish": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "RecordOutcome": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "ResolveDelivery": Rule(roles=_PERSONS, deadline_ms_max=CALL_MS_MAX),
+        "ReportOwners": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
+        "ListBindings": Rule(roles=_SERVICES, deadline_ms_max=CALL_MS_MAX),
         "WatchEvents": Rule(roles=_READERS, deadline_ms_max=STREAM_MS_MAX),
         "WatchWork": Rule(roles=_SERVICES, deadline_ms_max=STREAM_MS_MAX),
     }
@@ -91,6 +103,13 @@ class MailboxServicer:
         self._claim = TakeClaim(ports)
         self._release = Release(ports)
         self._finish = Finish(ports)
+        self._withdraw = Withdraw(ports)
+        self._prompt = Prompt(ports)
+        self._record_outcome = RecordOutcome(ports)
+        self._resolve = ResolveDelivery(ports)
+        self._report_owners = ReportOwners(ports)
+        self._list_bindings = ListBindings(ports)
+        self._owners = ports.owners
 
     async def Describe(self, request: pb.DescribeRequest, call: Call) -> pb.DescribeResponse:
         """See mailbox.proto, as for every method here."""
@@ -122,8 +141,8 @@ class MailboxServicer:
         return translate.settle_response(settlement, self._names)
 
     async def GetRecord(self, request: pb.GetRecordRequest, call: Call) -> pb.GetRecordResponse:
-        record = await self._get_record(call.caller, translate.record_id_of(request.record_id)[1])
-        return pb.GetRecordResponse(record=self._names.record(record))
+        record, binding = await self._get_record(call.caller, *translate.record_id_of(request.record_id))
+        return translate.get_record_response(record, binding, self._names)
 
     async def ListRecords(self, request: pb.ListRecordsRequest, call: Call) -> pb.ListRecordsResponse:
         listing = await self._list_records(
@@ -137,7 +156,7 @@ class MailboxServicer:
         return translate.listing_response(listing, self._names)
 
     async def Explain(self, request: pb.ExplainRequest, call: Call) -> pb.ExplainResponse:
-        explanation = await self._explain(call.caller, translate.record_id_of(request.record_id)[1])
+        explanation = await self._explain(call.caller, *translate.record_id_of(request.record_id))
         return translate.explain_response(explanation, self._names)
 
     async def ListReaders(self, request: pb.ListReadersRequest, call: Call) -> pb.ListReadersResponse:
@@ -159,7 +178,33 @@ class MailboxServicer:
 
     async def Finish(self, request: pb.FinishRequest, call: Call) -> pb.FinishResponse:
         token, outcome = translate.token_of(request.token), translate.outcome_of(request.outcome)
-        return translate.finish_response(await self._finish(token, request.generation, outcome, request.evidence))
+        turn = translate.accepted_turn_of(request)
+        return translate.finish_response(await self._finish(token, request.generation, outcome, request.evidence, turn))
+
+    async def Withdraw(self, request: pb.WithdrawRequest, call: Call) -> pb.WithdrawResponse:
+        request_id = translate.withdrawn_id_of(request.request_id)
+        return pb.WithdrawResponse(duplicate=await self._withdraw(call.caller, request_id))
+
+    async def Prompt(self, request: pb.PromptRequest, call: Call) -> pb.PromptResponse:
+        return translate.prompt_response(await self._prompt(translate.prompt_command(request)), self._names)
+
+    async def RecordOutcome(self, request: pb.RecordOutcomeRequest, call: Call) -> pb.RecordOutcomeResponse:
+        token, turn = translate.token_of(request.token), translate.turn_of(request.binding)
+        told = translate.ending_of(request)
+        recorded = await self._record_outcome(token, request.generation, turn, told, request.evidence)
+        return translate.outcome_response(recorded)
+
+    async def ResolveDelivery(self, request: pb.ResolveDeliveryRequest, call: Call) -> pb.ResolveDeliveryResponse:
+        return translate.resolve_response(await self._resolve(translate.resolve_command(request)))
+
+    async def ReportOwners(self, request: pb.ReportOwnersRequest, call: Call) -> pb.ReportOwnersResponse:
+        owners = {uuid_bytes(owner.agent_id): owner.generation for owner in request.owners}
+        await self._report_owners(uuid_bytes(request.dispatcher_id), request.incarnation, owners)
+        return pb.ReportOwnersResponse()
+
+    async def ListBindings(self, request: pb.ListBindingsRequest, call: Call) -> pb.ListBindingsResponse:
+        dispatcher = uuid_bytes(request.dispatcher_id)
+        return translate.bindings_response(await self._list_bindings(dispatcher, request.page_size, request.page_token))
 
     async def WatchEvents(self, request: pb.WatchEventsRequest, call: Call) -> AsyncIterator[pb.WatchEventsResponse]:
         agent_id = translate.optional_uuid(request.agent_id)
@@ -173,6 +218,7 @@ class MailboxServicer:
         call: Call,
     ) -> AsyncIterator[pb.WatchWorkResponse]:
         asked = [uuid_bytes(agent_id) for agent_id in request.agent_ids]
-        async for work in self._work.watch(asked, check=partial(self._directory.check_stands, call.caller)):
-            yield translate.work_response(work)
+        with self._owners.watching(translate.optional_uuid(request.dispatcher_id)):
+            async for work in self._work.watch(asked, check=partial(self._directory.check_stands, call.caller)):
+                yield translate.work_response(work)
         raise Draining("mailbox is stopping: watch again, the whole state is told anew")

@@ -15,16 +15,20 @@ from fencepost_kit.ids import hex32, uuid_bytes, uuid_text
 from fencepost_kit.refusal import Malformed, Refusal
 from fencepost_mailbox.directory import Update
 from fencepost_mailbox.domain import refusals
+from fencepost_mailbox.domain.answers import Resolution
+from fencepost_mailbox.domain.bindings import Binding, Ending, Mode, Turn, TurnOutcome, ending
 from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.inbox import possibly_seen
-from fencepost_mailbox.domain.refusals import InvalidTask, MailboxRefusal, NotFound
+from fencepost_mailbox.domain.refusals import InvalidBinding, InvalidTask, MailboxRefusal, NotFound
+from fencepost_mailbox.domain.texts import PREFIX, record_id_text
 from fencepost_mailbox.domain.values import (
     LISTING_BODY_CHARACTERS_MAX,
     Agent,
     Answer,
     Completion,
     Delivery,
+    Desired,
     Fact,
     FactKind,
     Kind,
@@ -34,7 +38,19 @@ from fencepost_mailbox.domain.values import (
 )
 from fencepost_mailbox.events import Event
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
-from fencepost_mailbox.usecases import admit, claim, look, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases import (
+    admit,
+    carriers,
+    claim,
+    look,
+    open_generation,
+    outcome,
+    prompt,
+    receive,
+    reply,
+    resolve,
+    settle_key,
+)
 from fencepost_mailbox.usecases.ports import Directory, Readership
 from fencepost_mailbox.waits import Wake
 from fencepost_mailbox.work import AgentWork
@@ -63,15 +79,16 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.StaleIncarnation: grpc.StatusCode.ABORTED,
         refusals.StaleClaim: grpc.StatusCode.ABORTED,
         refusals.ConflictingOutcome: grpc.StatusCode.ALREADY_EXISTS,
+        refusals.StaleBinding: grpc.StatusCode.ABORTED,
+        refusals.InvalidBinding: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.NotPending: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.HopLimit: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.DirectoryStale: grpc.StatusCode.UNAVAILABLE,
         refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
     }
 )
 
-PREFIX: Final[Mapping[Kind, str]] = MappingProxyType(
-    {Kind.INFORMATION: "inf_", Kind.REQUEST: "ask_", Kind.REPLY: "rep_", Kind.NOTICE: "ntc_"}
-)
 _KIND_OF: Final = {prefix: kind for kind, prefix in PREFIX.items()}
 _ID_CHARACTERS: Final = 36
 
@@ -94,13 +111,9 @@ _ANSWER: Final[Mapping[Answer, pb.AnswerState.ValueType]] = MappingProxyType(
         Answer.OPEN: pb.ANSWER_STATE_OPEN,
         Answer.ANSWERED: pb.ANSWER_STATE_ANSWERED,
         Answer.WITHDRAWN: pb.ANSWER_STATE_WITHDRAWN,
+        Answer.CLOSED: pb.ANSWER_STATE_CLOSED,
     }
 )
-
-
-def record_id_text(kind: Kind, record_id: bytes) -> str:
-    """Return the public form of a record's id."""
-    return PREFIX[kind] + hex32(record_id)
 
 
 def record_id_of(text: str) -> tuple[Kind, bytes]:
@@ -117,7 +130,7 @@ def record_id_of(text: str) -> tuple[Kind, bytes]:
     if kind is None or len(text) != _ID_CHARACTERS or len(raw) != 16 or text[4:] != raw.hex():
         raise NotFound(
             "this is not the id of a record; nothing was read or written",
-            hint="A record's id is inf_, ask_, rep_ or ntc_ and 32 hexadecimal digits.",
+            hint="A record's id is inf_, ask_, rep_, ntc_ or prm_ and 32 hexadecimal digits.",
         )
     return kind, raw
 
@@ -135,6 +148,19 @@ def request_id_of(text: str) -> bytes:
             "this id names no request, so it cannot be replied to; nothing was written",
             hint="Only a record of kind request (ask_...) takes a reply; send information with send_message.",
         )
+    return raw
+
+
+def withdrawn_id_of(text: str) -> bytes:
+    """Return the request that is to be withdrawn.
+
+    Raises:
+        NotFound: it is no id of ours.
+        InvalidTask: it names something that is not a request.
+    """
+    kind, raw = record_id_of(text)
+    if kind is not Kind.REQUEST:
+        raise InvalidTask("this id names no request, so it cannot be withdrawn; nothing was written")
     return raw
 
 
@@ -187,6 +213,7 @@ class Namer:
             possibly_seen=possibly_seen(kind=record.kind, delivery=record.delivery),
             acknowledged=record.acknowledged,
             sequence=record.sequence,
+            hops=record.hops,
         )
 
     def open_request(self, record: Record) -> pb.OpenRequest:
@@ -313,6 +340,80 @@ def outcome_of(value: int) -> Outcome:
         raise Malformed("a claim ends accepted, visible, failed or uncertain; nothing was written") from None
 
 
+def turn_of(binding: pb.Binding) -> Turn:
+    """Return the turn that a binding names. What the mailbox sets of a binding is not read.
+
+    Raises:
+        InvalidBinding: it does not say how the work entered.
+    """
+    try:
+        mode = Mode(binding.admission_mode)
+    except ValueError:
+        raise InvalidBinding("work starts a turn or is steered into one; nothing was written") from None
+    return Turn(
+        provider=binding.provider,
+        session_id=binding.provider_session_id,
+        turn_id=binding.provider_turn_id,
+        mode=mode,
+    )
+
+
+def accepted_turn_of(request: pb.FinishRequest) -> Turn | None:
+    """Return the turn that a Finish binds, or None where it names none.
+
+    Raises:
+        InvalidBinding: see turn_of.
+    """
+    return turn_of(request.binding) if request.HasField("binding") else None
+
+
+def ending_of(request: pb.RecordOutcomeRequest) -> Ending:
+    """Return how a turn ended.
+
+    Raises:
+        Malformed: it does not say how.
+        InvalidLimit: see bindings.ending.
+    """
+    try:
+        how = TurnOutcome(request.outcome)
+    except ValueError:
+        how = TurnOutcome.NONE
+    if how is TurnOutcome.NONE:
+        raise Malformed("a turn ends completed, interrupted, failed or lost; nothing was written")
+    return ending(how, request.final_text, request.final_bytes)
+
+
+def prompt_command(request: pb.PromptRequest) -> prompt.Command:
+    """Return the command of a Prompt.
+
+    Raises:
+        MalformedId: the project is no UUID.
+    """
+    return prompt.Command(
+        project_id=optional_uuid(request.project_id),
+        target=request.target,
+        body=request.body,
+        key=request.idempotency_key,
+    )
+
+
+def resolve_command(request: pb.ResolveDeliveryRequest) -> resolve.Command:
+    """Return the command of a ResolveDelivery.
+
+    Raises:
+        Malformed: it does not say what became of it.
+        NotFound: the record's id is none of ours.
+    """
+    try:
+        resolution = Resolution(request.resolution)
+    except ValueError:
+        raise Malformed("a delivery is settled as done, not done or as new; nothing was written") from None
+    kind, record_id = record_id_of(request.record_id)
+    return resolve.Command(
+        kind=kind, record_id=record_id, resolution=resolution, note=request.note, key=request.idempotency_key
+    )
+
+
 def direction_of(value: int) -> look.Direction:
     """Return which side is asked for.
 
@@ -379,6 +480,79 @@ def reply_response(receipt: admit.Receipt, names: Namer) -> pb.ReplyResponse:
     )
 
 
+def prompt_response(receipt: admit.Receipt, names: Namer) -> pb.PromptResponse:
+    """Return the receipt of a Prompt."""
+    record = receipt.record
+    return pb.PromptResponse(
+        record_id=record_id_text(record.kind, record.record_id),
+        delivery_state=_DELIVERY[record.delivery],
+        duplicate=receipt.duplicate,
+        recipient=_recipient(receipt, names),
+        recipient_reader=_reader(receipt.readership),
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
+def _binding(binding: Binding, *, final: bool = False) -> pb.Binding:
+    """Return a binding; with `final` the words that it holds."""
+    return pb.Binding(
+        provider=binding.turn.provider,
+        provider_session_id=binding.turn.session_id,
+        provider_turn_id=binding.turn.turn_id,
+        admission_mode=pb.AdmissionMode.ValueType(binding.turn.mode),
+        state=pb.BindingState.ValueType(binding.state),
+        outcome=pb.TurnOutcome.ValueType(binding.outcome),
+        final_text=binding.final.decode("utf-8") if final else "",
+    )
+
+
+def get_record_response(record: Record, binding: Binding | None, names: Namer) -> pb.GetRecordResponse:
+    """Return a record with its body; of a prompt with the assistant's final words."""
+    return pb.GetRecordResponse(record=names.record(record), binding=_shown(record, binding))
+
+
+def _shown(record: Record, binding: Binding | None) -> pb.Binding | None:
+    return None if binding is None else _binding(binding, final=record.kind is Kind.PROMPT)
+
+
+def outcome_response(recorded: outcome.Recorded) -> pb.RecordOutcomeResponse:
+    """Return how far a binding has come."""
+    binding = recorded.binding
+    return pb.RecordOutcomeResponse(
+        record_id=record_id_text(recorded.kind, binding.record_id),
+        state=pb.BindingState.ValueType(binding.state),
+        duplicate=recorded.duplicate,
+        reply_id=record_id_text(Kind.REPLY, binding.reply_id) if binding.reply_id is not None else "",
+    )
+
+
+def resolve_response(resolved: resolve.Resolved) -> pb.ResolveDeliveryResponse:
+    """Return a settled delivery."""
+    new = resolved.new_record_id
+    return pb.ResolveDeliveryResponse(
+        reply_id=record_id_text(Kind.REPLY, resolved.reply_id) if resolved.reply_id is not None else "",
+        new_record_id=record_id_text(resolved.kind, new) if new is not None else "",
+        duplicate=resolved.duplicate,
+    )
+
+
+def bindings_response(bound: carriers.Bound) -> pb.ListBindingsResponse:
+    """Return a page of bindings."""
+    return pb.ListBindingsResponse(
+        bindings=[
+            pb.BoundRequest(
+                record_id=record_id_text(record.kind, record.record_id),
+                token=hex32(binding.token),
+                generation=binding.generation,
+                agent_id=uuid_text(binding.recipient),
+                binding=_binding(binding),
+            )
+            for binding, record in bound.bindings
+        ],
+        next_page_token=bound.next_token,
+    )
+
+
 def settle_response(settlement: settle_key.Settlement, names: Namer) -> pb.SettleKeyResponse:
     """Return what became of a key."""
     if settlement.verdict is None:
@@ -436,6 +610,8 @@ def explain_response(explanation: look.Explanation, names: Namer) -> pb.ExplainR
         recipient_reader=_reader(explanation.readership),
         recipient_last_read_at_ms=explanation.readership.last_read_at_ms,
         summary=explanation.summary,
+        binding=_shown(record, explanation.binding),
+        facts_left_out=explanation.left_out,
     )
 
 
@@ -558,7 +734,13 @@ def agent_from_proto(agent: sessions_pb.Agent) -> Agent:
         generation=agent.generation,
         revision=agent.revision,
         deleting=agent.state == sessions_pb.AGENT_STATE_DELETING,
+        desired=_desired(agent.desired),
     )
+
+
+def _desired(value: int) -> Desired:
+    """Return what a person wants; a word of a newer sessions says nothing here."""
+    return Desired(value) if value in Desired.__members__.values() else Desired.UNSPECIFIED
 
 
 def credential_from_proto(credential: sessions_pb.Credential) -> Credential:

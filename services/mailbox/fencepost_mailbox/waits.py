@@ -27,6 +27,9 @@ class Wake(enum.Enum):
     TIMED_OUT = ""
 
 
+_RANK: Final = {Wake.TIMED_OUT: 0, Wake.ACTIVITY: 1, Wake.PROVIDER_CONTEXT: 2, Wake.DRAINING: 3}
+
+
 class ParkedWait:
     """One parked call. Its deadline counts from its first sleep.
 
@@ -42,8 +45,11 @@ class ParkedWait:
         self._future: asyncio.Future[None] | None = None
 
     def wake(self, reason: Wake) -> None:
-        """End the wait now, or its next sleep. Draining outranks the other reasons."""
-        if self._signal is not Wake.DRAINING:
+        """End the wait now, or its next sleep. Draining outranks the other reasons, and an injection mere activity.
+
+        Activity shows itself when the mailbox is read; that something was injected shows itself nowhere else.
+        """
+        if self._signal is None or _RANK[reason] >= _RANK[self._signal]:
             self._signal = reason
         if self._future is not None and not self._future.done():
             self._future.set_result(None)
@@ -112,11 +118,11 @@ class Waits:
             if not mine and self._parked.get(agent_id) is mine:
                 del self._parked[agent_id]
 
-    def wake(self, agents: Iterable[bytes]) -> None:
+    def wake(self, agents: Iterable[bytes], reason: Wake = Wake.ACTIVITY) -> None:
         """Wake the parked calls of these agents: something durable concerns them."""
         for agent_id in agents:
             for wait in self._parked.get(agent_id, ()):
-                wait.wake(Wake.ACTIVITY)
+                wait.wake(reason)
 
     def look_again(self) -> None:
         """Wake every parked call to look whether it may go on."""

@@ -31,8 +31,9 @@ from fencepost_mailbox.store.sqlite import SqliteStore
 from fencepost_mailbox.translate import STATUS_OF
 from fencepost_mailbox.usecases.claim import Expiring, Restoring, Resuming
 from fencepost_mailbox.usecases.follow import NotingReads
+from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.usecases.ports import Ports
-from fencepost_mailbox.waits import Waits
+from fencepost_mailbox.waits import Waits, Wake
 from fencepost_mailbox.work import WorkWatch
 
 SERVICE: Final = "mailbox"
@@ -121,6 +122,8 @@ class Mailbox:
         for one in applied:
             if one.wakes:
                 self.waits.wake(one.wakes)
+            if one.injected:
+                self.waits.wake(one.injected, Wake.PROVIDER_CONTEXT)
             if one.work:
                 self.work.mark(one.work)
             if self.steps is not None and (one.exposed or one.replied):
@@ -166,12 +169,14 @@ class Mailbox:
                 _log.warning("store_restored", claims_uncertain=uncertain)
             self.mirror.load()
             extended = await self.store.submit(Resuming(now_ms=self._clock.now_ms()))
+            await self._publish()
             _log.info("store_open", newest_sequence=self.store.read.newest_sequence(), claims_extended=extended)
             async with asyncio.TaskGroup() as tasks:
                 background = [
                     tasks.create_task(self.mirror.follow(self._clock.sleep)),
                     tasks.create_task(self.eraser.run(self._clock.sleep)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self._publish)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
                 try:
@@ -206,6 +211,12 @@ class Mailbox:
         expired = await self.store.submit(Expiring(now_ms=now_ms))
         if expired:
             _log.info("claims_expired", count=expired)
+
+    async def _publish(self) -> None:
+        """Answer from what ended turns left recorded: a crash, or a refusal of the second step."""
+        published = await publish_left(self.ports)
+        if published:
+            _log.info("outcomes_published", count=published)
 
     async def drain(self) -> None:
         """End parked waits and watches; what is being admitted completes."""

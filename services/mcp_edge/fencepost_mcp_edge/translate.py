@@ -9,8 +9,9 @@ from typing import Any, Final
 
 from fencepost.common.v1 import common_pb2 as common
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.sessions.v1 import sessions_pb2 as sessions
-from fencepost_mcp_edge.domain.presence import Presence, Reading, presence_of
+from fencepost_mcp_edge.domain.presence import Observation, Presence, Reading, Status, presence_of
 
 Payload = dict[str, Any]
 Arguments = Mapping[str, Any]
@@ -244,6 +245,45 @@ def readings(response: mailbox.ListReadersResponse) -> dict[str, Reading]:
     }
 
 
+_OBSERVED: Final[Mapping[int, Status]] = {
+    sessions.OBSERVED_STATE_OFF: Status.OFF,
+    sessions.OBSERVED_STATE_STARTING: Status.STARTING,
+    sessions.OBSERVED_STATE_IDLE: Status.IDLE,
+    sessions.OBSERVED_STATE_PROCESSING: Status.PROCESSING,
+    sessions.OBSERVED_STATE_ACTION_NEEDED: Status.ACTION_NEEDED,
+    sessions.OBSERVED_STATE_ERROR: Status.ERROR,
+}
+
+
+def observation(agent: sessions.Agent) -> Observation | None:
+    """Return what was observed of an agent's runtime; None where nothing was, or nobody runs it for us."""
+    status = _OBSERVED.get(agent.status.state)
+    if status is None or agent.desired == sessions.DESIRED_STATE_UNSPECIFIED:
+        return None
+    return Observation(status=status, detail=agent.status.detail, at_ms=agent.status.observed_at_ms)
+
+
+def interrupt_result(answer: providers.InterruptTurnResponse) -> Payload:
+    """Return what came of an interruption that was carried out, asked for, or had nothing to interrupt."""
+    words = {
+        providers.INTERRUPTION_REQUESTED: "requested",
+        providers.INTERRUPTION_CONFIRMED: "confirmed",
+        providers.INTERRUPTION_NOTHING: "nothing_to_interrupt",
+    }
+    if answer.interruption not in words:
+        raise InvalidReceipt
+    return {
+        "operation": "interrupt_agent",
+        "target_agent_id": answer.agent_id,
+        "interruption": words[answer.interruption],
+        "interruption_confirmed": answer.interruption == providers.INTERRUPTION_CONFIRMED,
+        "generation": answer.generation,
+        "provider_session_id": answer.conversation_id or None,
+        "provider_turn_id": answer.turn_id or None,
+        "detail": answer.detail or None,
+    }
+
+
 def _listed(agent: sessions.Agent, presence: Presence, reading: Reading | None, *, own_id: str) -> Payload:
     payload: Payload = {
         "agent_id": agent.agent_id,
@@ -279,7 +319,8 @@ def list_result(
         if agent.state == sessions.AGENT_STATE_DELETING:
             continue
         reading = None if known is None else known.get(agent.agent_id)
-        entry = _listed(agent, presence_of(reading, now_ms=now_ms), reading, own_id=own_id)
+        presence = presence_of(reading, now_ms=now_ms, observed=observation(agent))
+        entry = _listed(agent, presence, reading, own_id=own_id)
         size += len(encoded(entry).encode())
         if listed and size > bytes_max:
             more = True

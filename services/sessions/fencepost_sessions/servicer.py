@@ -12,6 +12,7 @@ from fencepost_kit.guard import Call, Rule
 from fencepost_kit.identity import Role
 from fencepost_sessions import translate
 from fencepost_sessions.translate import caller_from_kit
+from fencepost_sessions.usecases.acquire_lease import acquire_lease
 from fencepost_sessions.usecases.begin_generation import begin_generation
 from fencepost_sessions.usecases.confirm_revision import confirm_revision
 from fencepost_sessions.usecases.create_agent import create_agent
@@ -22,11 +23,16 @@ from fencepost_sessions.usecases.get_agent import get_agent
 from fencepost_sessions.usecases.get_caller import get_caller
 from fencepost_sessions.usecases.list_agents import list_agents
 from fencepost_sessions.usecases.list_credentials import list_credentials
+from fencepost_sessions.usecases.list_leases import list_leases
 from fencepost_sessions.usecases.list_projects import list_projects
 from fencepost_sessions.usecases.lookup_agent import lookup_agent
 from fencepost_sessions.usecases.lookup_credential import lookup_credential
 from fencepost_sessions.usecases.ports import Ports
+from fencepost_sessions.usecases.release_lease import release_lease
+from fencepost_sessions.usecases.renew_lease import renew_lease
+from fencepost_sessions.usecases.report_status import report_status
 from fencepost_sessions.usecases.revoke_credential import revoke_credential
+from fencepost_sessions.usecases.set_conversation import set_conversation
 from fencepost_sessions.usecases.update_agent import update_agent
 from fencepost_sessions.usecases.watch_directory import watch_directory
 
@@ -53,6 +59,12 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "DeleteAgent": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
         "FinishDeletion": Rule(roles=_SERVICE, deadline_ms_max=WRITE_MS_MAX),
         "BeginGeneration": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=WRITE_MS_MAX),
+        "AcquireLease": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=WRITE_MS_MAX),
+        "RenewLease": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=WRITE_MS_MAX),
+        "ReleaseLease": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=WRITE_MS_MAX),
+        "ListLeases": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=READ_MS_MAX),
+        "ReportStatus": Rule(roles=_SERVICE, deadline_ms_max=WRITE_MS_MAX),
+        "SetConversation": Rule(roles=_SERVICE, deadline_ms_max=WRITE_MS_MAX),
         "ListCredentials": Rule(roles=_OPERATOR, deadline_ms_max=READ_MS_MAX),
         "RevokeCredential": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
         "LookupAgent": Rule(roles=_SERVICE, deadline_ms_max=READ_MS_MAX),
@@ -90,20 +102,20 @@ class SessionsServicer:
         return translate.agent_created_to_proto(*await create_agent(self._ports, caller_from_kit(call.caller), wanted))
 
     async def ListAgents(self, request: pb.ListAgentsRequest, call: Call) -> pb.ListAgentsResponse:
+        caller = caller_from_kit(call.caller)
         page = await list_agents(
             self._ports,
-            caller_from_kit(call.caller),
+            caller,
             project_id=request.project_id,
             page_size=request.page_size,
             page_token=request.page_token,
         )
-        return translate.agents_to_proto(page)
+        return translate.agents_to_proto(page, caller)
 
     async def GetAgent(self, request: pb.GetAgentRequest, call: Call) -> pb.GetAgentResponse:
-        shown = await get_agent(
-            self._ports, caller_from_kit(call.caller), target=request.target, project_id=request.project_id
-        )
-        return translate.agent_shown_to_proto(shown)
+        caller = caller_from_kit(call.caller)
+        shown = await get_agent(self._ports, caller, target=request.target, project_id=request.project_id)
+        return translate.agent_shown_to_proto(shown, caller)
 
     async def UpdateAgent(self, request: pb.UpdateAgentRequest, call: Call) -> pb.UpdateAgentResponse:
         wanted = translate.update_agent_from_proto(request)
@@ -123,6 +135,33 @@ class SessionsServicer:
         return translate.generation_begun_to_proto(
             *await begin_generation(self._ports, caller_from_kit(call.caller), wanted)
         )
+
+    async def AcquireLease(self, request: pb.AcquireLeaseRequest, call: Call) -> pb.AcquireLeaseResponse:
+        wanted = translate.acquire_lease_from_proto(request)
+        return translate.lease_acquired_to_proto(await acquire_lease(self._ports, caller_from_kit(call.caller), wanted))
+
+    async def RenewLease(self, request: pb.RenewLeaseRequest, call: Call) -> pb.RenewLeaseResponse:
+        caller = caller_from_kit(call.caller)
+        lease = await renew_lease(self._ports, caller, acquisition_id=request.acquisition_id, kind=request.kind)
+        return pb.RenewLeaseResponse(lease=translate.lease_to_proto(*lease))
+
+    async def ReleaseLease(self, request: pb.ReleaseLeaseRequest, call: Call) -> pb.ReleaseLeaseResponse:
+        caller = caller_from_kit(call.caller)
+        released = await release_lease(self._ports, caller, acquisition_id=request.acquisition_id)
+        return pb.ReleaseLeaseResponse(released=released)
+
+    async def ListLeases(self, request: pb.ListLeasesRequest, call: Call) -> pb.ListLeasesResponse:
+        return translate.leases_to_proto(*await list_leases(self._ports, agent_id=request.agent_id))
+
+    async def ReportStatus(self, request: pb.ReportStatusRequest, call: Call) -> pb.ReportStatusResponse:
+        report = translate.report_status_from_proto(request)
+        changed = await report_status(self._ports, caller_from_kit(call.caller), report)
+        return pb.ReportStatusResponse(changed=changed)
+
+    async def SetConversation(self, request: pb.SetConversationRequest, call: Call) -> pb.SetConversationResponse:
+        wanted = translate.set_conversation_from_proto(request)
+        agent = await set_conversation(self._ports, caller_from_kit(call.caller), wanted)
+        return pb.SetConversationResponse(agent=translate.agent_to_proto(agent))
 
     async def ListCredentials(self, request: pb.ListCredentialsRequest, call: Call) -> pb.ListCredentialsResponse:
         page = await list_credentials(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
@@ -17,9 +17,13 @@ from fencepost_sessions.domain.agents import Agent, AgentState
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Step
 from fencepost_sessions.domain.identifiers import uuid_text
+from fencepost_sessions.domain.launch import LaunchChange, LaunchSettings
+from fencepost_sessions.domain.leases import Lease, Moment
 from fencepost_sessions.domain.paging import Page
 from fencepost_sessions.domain.projects import Project
 from fencepost_sessions.domain.roles import Caller, Role
+from fencepost_sessions.domain.status import Status
+from fencepost_sessions.usecases.acquire_lease import AcquireLease, LeaseAcquired
 from fencepost_sessions.usecases.begin_generation import BeginGeneration, GenerationBegun
 from fencepost_sessions.usecases.create_agent import AgentCreated, CreateAgent
 from fencepost_sessions.usecases.delete_agent import DeleteAgent, DeletionShown
@@ -27,7 +31,10 @@ from fencepost_sessions.usecases.describe import Description
 from fencepost_sessions.usecases.ensure_project import EnsureProject, ProjectStands
 from fencepost_sessions.usecases.get_agent import AgentShown
 from fencepost_sessions.usecases.get_caller import CallerShown
+from fencepost_sessions.usecases.list_agents import AgentListed
+from fencepost_sessions.usecases.report_status import ReportStatus
 from fencepost_sessions.usecases.revoke_credential import Revoked
+from fencepost_sessions.usecases.set_conversation import SetConversation
 from fencepost_sessions.usecases.update_agent import AgentUpdated, UpdateAgent
 from fencepost_sessions.usecases.watch_directory import WatchDirectory
 
@@ -43,6 +50,12 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.InvalidIdempotencyKey: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidLimit: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidCursor: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidLaunchSettings: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidCustomArguments: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidDesiredState: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidConversation: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidLease: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidStatus: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.NotFound: grpc.StatusCode.NOT_FOUND,
         refusals.NameTaken: grpc.StatusCode.ALREADY_EXISTS,
         refusals.IdempotencyConflict: grpc.StatusCode.ALREADY_EXISTS,
@@ -53,6 +66,10 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.ConflictingKind: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.EpochMismatch: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.InvalidRevision: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.LeaseHeld: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.ConversationConflict: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.LeaseLost: grpc.StatusCode.ABORTED,
+        refusals.StaleStatus: grpc.StatusCode.ABORTED,
         refusals.StaleGeneration: grpc.StatusCode.ABORTED,
         refusals.LimitReached: grpc.StatusCode.RESOURCE_EXHAUSTED,
         refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
@@ -103,8 +120,87 @@ def project_to_proto(project: Project) -> pb.Project:
     )
 
 
-def agent_to_proto(agent: Agent) -> pb.Agent:
-    """Return an agent."""
+# Texts of the settings, by their names in the contract and here.
+_LAUNCH_TEXTS: Final[Mapping[str, str]] = MappingProxyType(
+    {
+        "class": "class_name",
+        "model": "model",
+        "effort": "effort",
+        "sandbox": "sandbox",
+        "approval": "approval",
+        "session_policy": "session_policy",
+        "custom_arguments": "custom_arguments",
+        "checkout_root": "checkout_root",
+        "capture": "capture",
+        "tools_profile": "tools_profile",
+    }
+)
+
+
+def launch_to_proto(launch: LaunchSettings) -> pb.LaunchSettings:
+    """Return launch settings; what is the program's own default is absent."""
+    shown = pb.LaunchSettings(
+        include_directories=launch.include_directories,
+        deliver_when_active=pb.DeliverWhenActive.ValueType(int(launch.deliver_when_active)),
+    )
+    for theirs, ours in _LAUNCH_TEXTS.items():
+        if text := getattr(launch, ours):
+            setattr(shown, theirs, text)
+    return shown
+
+
+def launch_from_proto(launch: pb.LaunchSettings, *, new: bool) -> LaunchChange:
+    """Return the change of settings; absent fields are None. A new agent takes its directories as they are given.
+
+    Raises:
+        InvalidLaunchSettings: a change names directories and does not say that it replaces them.
+    """
+    replaces = launch.set_include_directories or (new and bool(launch.include_directories))
+    if launch.include_directories and not replaces:
+        raise refusals.InvalidLaunchSettings(
+            "the change names include_directories and does not say that it replaces them; nothing was written",
+            hint="Set set_include_directories to replace the list, or leave include_directories out.",
+            state={"field": "include_directories"},
+        )
+    texts = {ours: getattr(launch, theirs) for theirs, ours in _LAUNCH_TEXTS.items() if launch.HasField(theirs)}  # type: ignore[arg-type]
+    return LaunchChange(
+        include_directories=tuple(launch.include_directories) if replaces else None,
+        deliver_when_active=launch.deliver_when_active or None,
+        **texts,
+    )
+
+
+def status_to_proto(status: Status) -> pb.AgentStatus:
+    """Return what was observed."""
+    return pb.AgentStatus(
+        state=pb.ObservedState.ValueType(int(status.state)),
+        evidence=pb.EvidenceKind.ValueType(int(status.evidence)),
+        detail=status.detail,
+        turn_id=status.turn_id,
+        observed_at_ms=status.observed_at_ms,
+        generation=status.generation,
+        sequence=status.sequence,
+    )
+
+
+def lease_to_proto(lease: Lease, moment: Moment) -> pb.Lease:
+    """Return a lease, its expiry on the wall's clock of `moment`."""
+    return pb.Lease(
+        acquisition_id=uuid_text(lease.acquisition_id),
+        agent_id=uuid_text(lease.agent_id),
+        conversation_id=lease.conversation_id,
+        kind=pb.LeaseKind.ValueType(int(lease.kind)),
+        holder=lease.holder,
+        generation=lease.generation,
+        fence=lease.fence,
+        term_ms=lease.term_ms,
+        expires_at_ms=moment.unix_of(lease.expires_at_ms),
+        acquired_at_ms=lease.acquired_at_ms,
+    )
+
+
+def agent_to_proto(agent: Agent, status: Status | None = None) -> pb.Agent:
+    """Return an agent, with what was observed of its runtime where that is asked for and anything was."""
     return pb.Agent(
         agent_id=uuid_text(agent.agent_id),
         project_id=uuid_text(agent.project_id),
@@ -116,7 +212,24 @@ def agent_to_proto(agent: Agent) -> pb.Agent:
         created_at_ms=agent.created_at_ms,
         revision=agent.revision,
         state=pb.AGENT_STATE_DELETING if agent.state is AgentState.DELETING else pb.AGENT_STATE_ACTIVE,
+        desired=pb.DesiredState.ValueType(int(agent.desired)),
+        launch=launch_to_proto(agent.launch),
+        conversation_id=agent.conversation_id,
+        status=None if status is None else status_to_proto(status),
     )
+
+
+def agent_to_reader(agent: Agent, status: Status | None, reader: Caller) -> pb.Agent:
+    """Return an agent as a reader may see it.
+
+    How a program is started may hold what is nobody else's business (custom arguments, keys on a command line), and a
+    conversation is its owner's: other agents are not shown either.
+    """
+    shown = agent_to_proto(agent, status)
+    if reader.role is not Role.OPERATOR and reader.agent_id != agent.agent_id:
+        shown.launch.CopyFrom(pb.LaunchSettings())
+        shown.ClearField("conversation_id")
+    return shown
 
 
 def credential_to_proto(credential: Credential) -> pb.Credential:
@@ -186,6 +299,8 @@ def create_agent_from_proto(request: pb.CreateAgentRequest) -> CreateAgent:
         role=request.role or None,
         provider=request.provider,
         workspace=request.workspace,
+        desired=request.desired,
+        launch=launch_from_proto(request.launch, new=True),
     )
 
 
@@ -196,14 +311,16 @@ def agent_created_to_proto(answer: AgentCreated, credential_file: str) -> pb.Cre
     )
 
 
-def agents_to_proto(page: Page[Agent]) -> pb.ListAgentsResponse:
+def agents_to_proto(page: Page[AgentListed], reader: Caller) -> pb.ListAgentsResponse:
     """Return a page of agents."""
-    return pb.ListAgentsResponse(agents=[agent_to_proto(agent) for agent in page.rows], next_page_token=page.next_token)
+    agents = [agent_to_reader(listed.agent, listed.status, reader) for listed in page.rows]
+    return pb.ListAgentsResponse(agents=agents, next_page_token=page.next_token)
 
 
-def agent_shown_to_proto(shown: AgentShown) -> pb.GetAgentResponse:
+def agent_shown_to_proto(shown: AgentShown, reader: Caller) -> pb.GetAgentResponse:
     """Return one agent."""
-    return pb.GetAgentResponse(agent=agent_to_proto(shown.agent), credential_file=shown.credential_file)
+    agent = agent_to_reader(shown.agent, shown.status, reader)
+    return pb.GetAgentResponse(agent=agent, credential_file=shown.credential_file)
 
 
 def update_agent_from_proto(request: pb.UpdateAgentRequest) -> UpdateAgent:
@@ -215,6 +332,8 @@ def update_agent_from_proto(request: pb.UpdateAgentRequest) -> UpdateAgent:
         role=request.role if request.HasField("role") else None,
         provider=request.provider if request.HasField("provider") else None,
         workspace=request.workspace if request.HasField("workspace") else None,
+        desired=request.desired,
+        launch=launch_from_proto(request.launch, new=False),
     )
 
 
@@ -241,6 +360,56 @@ def begin_generation_from_proto(request: pb.BeginGenerationRequest) -> BeginGene
         idempotency_key=request.idempotency_key,
         agent_id=request.agent_id,
         expected_generation=request.expected_generation,
+        acquisition_id=request.acquisition_id,
+    )
+
+
+def acquire_lease_from_proto(request: pb.AcquireLeaseRequest) -> AcquireLease:
+    """Return which lease is asked for."""
+    return AcquireLease(
+        idempotency_key=request.idempotency_key,
+        agent_id=request.agent_id,
+        kind=request.kind,
+        holder=request.holder,
+        term_ms=request.term_ms,
+        expected_generation=request.expected_generation,
+    )
+
+
+def lease_acquired_to_proto(answer: LeaseAcquired) -> pb.AcquireLeaseResponse:
+    """Return the lease taken."""
+    return pb.AcquireLeaseResponse(lease=lease_to_proto(answer.lease, answer.moment), duplicate=answer.duplicate)
+
+
+def leases_to_proto(leases: Sequence[Lease], moment: Moment) -> pb.ListLeasesResponse:
+    """Return the leases that stand."""
+    return pb.ListLeasesResponse(leases=[lease_to_proto(lease, moment) for lease in leases])
+
+
+def report_status_from_proto(request: pb.ReportStatusRequest) -> ReportStatus:
+    """Return what was observed."""
+    status = request.status
+    return ReportStatus(
+        agent_id=request.agent_id,
+        acquisition_id=request.acquisition_id,
+        state=status.state,
+        evidence=status.evidence,
+        detail=status.detail,
+        turn_id=status.turn_id,
+        observed_at_ms=status.observed_at_ms,
+        generation=status.generation,
+        sequence=status.sequence,
+    )
+
+
+def set_conversation_from_proto(request: pb.SetConversationRequest) -> SetConversation:
+    """Return which conversation is to be bound."""
+    return SetConversation(
+        agent_id=request.agent_id,
+        acquisition_id=request.acquisition_id,
+        generation=request.generation,
+        conversation_id=request.conversation_id,
+        replace=request.replace,
     )
 
 

@@ -29,6 +29,7 @@ from fencepost_sessions.translate import STATUS_OF, caller_of_credential
 from fencepost_sessions.usecases.bells import Bells
 from fencepost_sessions.usecases.followers import Followers
 from fencepost_sessions.usecases.identify import holder_of
+from fencepost_sessions.usecases.lease_time import LeaseTime
 from fencepost_sessions.usecases.open_directory import open_directory
 from fencepost_sessions.usecases.ports import Ports
 from fencepost_sessions.usecases.tokens import CredentialFiles, Tokens
@@ -86,6 +87,7 @@ def build(
     ports = Ports(
         store=store,
         clock=clock,
+        lease_time=LeaseTime(clock),
         new_id=new_id,
         tokens=tokens,
         bells=bells,

@@ -31,6 +31,7 @@ COMMANDS = {
     "sessions": ("-m", "fencepost_sessions"),
     "mailbox": ("-m", "fencepost_mailbox"),
     "mcp_edge": ("-m", "fencepost_mcp_edge"),
+    "providers": ("-m", "fencepost_providers"),
 }
 
 

@@ -12,11 +12,12 @@ from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateIndex
 
 from fencepost_kit.sqlite import load_migrations, statements_of
+from fencepost_mailbox.domain.bindings import BindingState
 from fencepost_mailbox.domain.claims import ClaimState
-from fencepost_mailbox.domain.values import Answer, Delivery
+from fencepost_mailbox.domain.values import Answer, Delivery, Kind
 from fencepost_mailbox.store import sqlite_statements
 from fencepost_mailbox.store.sqlite import FLOORS_CACHED_MAX
-from fencepost_mailbox.store.tables import CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, TABLES
+from fencepost_mailbox.store.tables import BINDING, CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, TABLES, WORKED_ON
 
 PACKAGE = "fencepost_mailbox.store.migrations"
 
@@ -73,13 +74,19 @@ def test_migrations_build_the_declared_tables_and_no_others(schema: sqlite3.Conn
 def test_the_numbers_in_conditions_of_indexes_are_those_of_the_domain() -> None:
     conditions = {
         str(index.name): str(index.dialect_options["sqlite"]["where"])
-        for table in (RECORD, CLAIM, FACT, IDEMPOTENCY)
+        for table in (RECORD, CLAIM, FACT, IDEMPOTENCY, BINDING)
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
     assert conditions["record_open"] == f"answer = {Answer.OPEN:d}"
     assert conditions["claim_held_expiry"] == f"state = {ClaimState.HELD:d}"
     assert conditions["record_shown"] == SHOWN
+    assert conditions["record_hops"] == WORKED_ON
+    assert f"delivery IN ({Delivery.RECEIVER:d}, {Delivery.ACCEPTED:d})" in WORKED_ON
+    assert f"kind = {Kind.REQUEST:d}" in WORKED_ON
+    assert f"state = {BindingState.OUTCOME_RECORDED:d}" in conditions["binding_unpublished"]
+    assert conditions["binding_bound"] == f"state = {BindingState.BOUND:d}"
+    assert conditions["binding_unsettled"] == f"state IN ({BindingState.BOUND:d}, {BindingState.UNCERTAIN:d})"
     assert f"delivery IN ({Delivery.VISIBLE:d}, {Delivery.ACCEPTED:d})" in SHOWN
 
 
@@ -104,6 +111,7 @@ WALKS = {
     "ALL_META": "everything is meant, once a start",
     "ALL_TOMBSTONES": "everything is meant, once a start",
     "OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
+    "UNPUBLISHED": "the partial index holds what a crash left unpublished, and every one of them is meant",
     "UNFINISHED_DELETIONS": "the partial index holds unfinished deletions only, and every one of them is meant",
 }
 STATEMENTS = {name: text for name, text in vars(sqlite_statements).items() if name.isupper()}
@@ -130,6 +138,7 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
     assert plan(schema, STATEMENTS["ACCEPTED_BY_DISPATCHER"])[0] == "SCAN record USING INDEX record_open"
     assert plan(schema, STATEMENTS["OPEN_OF_SENDER"]) == ["SCAN record USING INDEX record_open"]
     assert plan(schema, STATEMENTS["UNFINISHED_DELETIONS"]) == ["SCAN tombstone USING INDEX tombstone_unfinished"]
+    assert plan(schema, STATEMENTS["UNPUBLISHED"]) == ["SCAN binding USING INDEX binding_unpublished"]
     assert plan(schema, STATEMENTS["EXTEND_HELD"]) == ["SCAN claim USING INDEX claim_held_expiry"]
     for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE"):
         assert re.search(r"ORDER BY \w+\.sequence DESC\s+LIMIT 1", STATEMENTS[name])
@@ -151,6 +160,12 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
         ("REPLY_OF", "record_parent (parent_id=?)"),
         ("KEY", "PRIMARY KEY (caller=? AND operation=? AND key=?)"),
         ("MOVE_RECORD", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("MOST_HOPS", "INDEX record_hops (recipient=?)"),
+        ("UNPUBLISHED_OF", "binding_unpublished (requester=?)"),
+        ("HAS_UNPUBLISHED", "binding_unpublished (requester=?)"),
+        ("BINDING_BY_TOKEN", "binding_by_token (token=?)"),
+        ("BOUND_BY_RECIPIENT", "binding_bound (recipient=?)"),
+        ("BOUND_BY_DISPATCHER", "binding_unsettled (dispatcher=?)"),
         ("HELD_EXPIRED", "claim_held_expiry (expires_at_ms<?)"),
     ],
 )

@@ -12,6 +12,7 @@ from sqlalchemy import create_engine
 from fencepost_kit.refusal import Refusal
 from fencepost_kit.sqlite import load_migrations, statements_of
 from fencepost_sessions.domain.agents import AgentState
+from fencepost_sessions.domain.launch import NO_LAUNCH, Desired
 from fencepost_sessions.store.sqlite import _STATEMENTS, MIGRATIONS_PACKAGE, SqliteStore
 from fencepost_sessions.store.tables import Table
 
@@ -134,7 +135,7 @@ async def test_a_closed_store_refuses_to_be_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.requirement("sessions.migrations-and-tables-agree")
-async def test_agents_of_a_database_from_before_deletion_are_active(tmp_path: Path) -> None:
+async def test_agents_of_a_database_from_before_are_active_and_live_by_themselves(tmp_path: Path) -> None:
     path = tmp_path / "sessions.db"
     connection = sqlite3.connect(path)
     for statement in statements_of(load_migrations(MIGRATIONS_PACKAGE)[0].script):
@@ -153,5 +154,7 @@ async def test_agents_of_a_database_from_before_deletion_are_active(tmp_path: Pa
         agent = store.read(lambda reading: reading.agent(b"a" * 16))
         assert agent is not None
         assert (agent.name, agent.generation, agent.state) == ("ann", 3, AgentState.ACTIVE)
+        assert (agent.desired, agent.launch, agent.conversation_id) == (Desired.UNSPECIFIED, NO_LAUNCH, "")
+        assert store.read(lambda reading: (reading.lease(b"a" * 16), reading.status(b"a" * 16))) == (None, None)
     finally:
         await store.close()

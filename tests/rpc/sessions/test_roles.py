@@ -33,6 +33,12 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "DeleteAgent": ("operator",),
     "FinishDeletion": ("service",),
     "BeginGeneration": ("operator", "service"),
+    "AcquireLease": ("operator", "service"),
+    "RenewLease": ("operator", "service"),
+    "ReleaseLease": ("operator", "service"),
+    "ListLeases": ("operator", "service"),
+    "ReportStatus": ("service",),
+    "SetConversation": ("service",),
     "ListCredentials": ("operator",),
     "RevokeCredential": ("operator",),
     "LookupAgent": ("service",),
@@ -41,6 +47,8 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "ConfirmRevision": ("service",),
 }
 METHODS = sorted(MAY)
+# Of the services, these are open to the one that runs agents' programs only.
+CARRIED = {"AcquireLease", "RenewLease", "ReleaseLease", "ReportStatus", "SetConversation"}
 
 
 def request_of(method: str) -> Any:
@@ -71,13 +79,22 @@ async def test_each_role_reaches_exactly_the_calls_that_are_open_to_it(running: 
     caller = await caller_of(running, kind)
     before = (await running.operator("Describe", pb.DescribeRequest())).revision
     denied = set()
+    carrier = running.service("providers") if kind == "service" else caller
     for method in METHODS:
-        outcome = (await asyncio.gather(caller(method, request_of(method)), return_exceptions=True))[0]
+        one = carrier if method in CARRIED else caller
+        outcome = (await asyncio.gather(one(method, request_of(method)), return_exceptions=True))[0]
         if isinstance(outcome, Refused) and outcome.reason == "permission_denied":
             assert outcome.state["role"] == kind
             denied.add(method)
     assert denied == {method for method in METHODS if kind not in MAY[method]}
     assert (await running.operator("Describe", pb.DescribeRequest())).revision == before
+
+
+@pytest.mark.requirement("sessions.roles-decide-who-may-call")
+@pytest.mark.parametrize("method", sorted(CARRIED))
+async def test_no_other_service_holds_leases_or_reports_on_runtimes(running: Running, method: str) -> None:
+    refused = await refusal_of(running.service("mailbox")(method, request_of(method)))
+    assert (refused.reason, refused.state) == ("permission_denied", {"label": "mailbox"})
 
 
 @pytest.mark.requirement("sessions.roles-decide-who-may-call")

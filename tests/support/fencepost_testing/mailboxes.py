@@ -8,6 +8,7 @@ import hashlib
 import itertools
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,14 +16,37 @@ from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.directory import Diverged, Unreachable, Update
+from fencepost_mailbox.domain.answers import Resolution
+from fencepost_mailbox.domain.bindings import Binding, BindingState, Mode, Turn, TurnOutcome, ending
 from fencepost_mailbox.domain.claims import Claim, Outcome
 from fencepost_mailbox.domain.deletion import ERASED_ROWS_MAX
 from fencepost_mailbox.domain.records import evolve, new_record
 from fencepost_mailbox.domain.refusals import DirectoryStale, NotFound
-from fencepost_mailbox.domain.values import Agent, Completion, FactKind, Kind, Operation, Origin, Record, ReplyStatus
+from fencepost_mailbox.domain.values import (
+    WORK,
+    Agent,
+    Completion,
+    FactKind,
+    Kind,
+    Operation,
+    Origin,
+    Record,
+    ReplyStatus,
+)
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition
 from fencepost_mailbox.store.sqlite import SqliteStore
-from fencepost_mailbox.usecases import admit, delete, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases import (
+    admit,
+    delete,
+    open_generation,
+    outcome,
+    prompt,
+    receive,
+    reply,
+    resolve,
+    settle_key,
+    withdraw,
+)
 from fencepost_mailbox.usecases import claim as claims
 from fencepost_mailbox.usecases.follow import DirectoryStep
 from fencepost_mailbox.usecases.ports import Ports
@@ -60,14 +84,37 @@ def a_record(kind: Kind = Kind.REQUEST, **changes: Any) -> Record:
         record_id=changes.pop("record_id", id16("record")),
         kind=kind,
         project_id=PROJECT,
-        sender=changes.pop("sender", id16("sender")),
+        sender=changes.pop("sender", None if kind is Kind.PROMPT else id16("sender")),
         recipient=changes.pop("recipient", id16("recipient")),
         body=changes.pop("body", b"text"),
         now_ms=NOW_MS,
         origin=Origin.AGENT,
-        completion=Completion.AUTOMATIC if kind is Kind.REQUEST else Completion.NONE,
+        completion=Completion.AUTOMATIC if kind in WORK else Completion.NONE,
     )
     return evolve(made, **changes)
+
+
+def a_turn(turn_id: str = "turn-1", **changes: Any) -> Turn:
+    """A turn of a scripted provider."""
+    facts: dict[str, Any] = {"provider": "scripted", "session_id": "session-1", "turn_id": turn_id, "mode": Mode.START}
+    return Turn(**{**facts, **changes})
+
+
+def a_binding(**changes: Any) -> Binding:
+    """A binding of a request of `sender` to a_turn()."""
+    facts: dict[str, Any] = {
+        "token": id16("token"),
+        "record_id": id16("record"),
+        "recipient": id16("recipient"),
+        "requester": id16("sender"),
+        "dispatcher": id16("dispatcher"),
+        "generation": 1,
+        "turn": a_turn(),
+        "sequence": 1,
+        "state": BindingState.BOUND,
+        "publishes": True,
+    }
+    return Binding(**{**facts, **changes})
 
 
 def an_agent(name: str, **changes: Any) -> Agent:
@@ -285,10 +332,24 @@ class KnownAgents:
         """See ports.Directory."""
         if self.refusing is not None:
             raise self.refusing
-        agent = self._by_name.get(target)
+        agent = self._by_name.get(target) or next(
+            (one for one in self._by_name.values() if uuid_text(one.agent_id) == target), None
+        )
         if agent is None or agent.project_id != project_id:
             raise NotFound("nobody has this name")
         return agent
+
+    def anywhere(self, target: str) -> Agent:
+        """See ports.Directory."""
+        found = self._by_name.get(target)
+        if found is None:
+            raise NotFound("nobody has this name")
+        return found
+
+    def become(self, name: str, **changes: Any) -> None:
+        """Let the directory say something else of an agent."""
+        agent = replace(self._by_name[name], **changes)
+        self._by_name[name] = self._by_id[agent.agent_id] = agent
 
     def agent(self, agent_id: bytes) -> Agent | None:
         """See ports.Directory."""
@@ -355,12 +416,14 @@ class Desk:
         )
         await self.store.start()
         await self.store.submit(claims.Resuming(now_ms=self.clock.now_ms()))
+        await outcome.publish_left(self.ports)
 
     def _committed(self, applied: Sequence[Applied[Any]]) -> None:
         for one in applied:
             self.woken += one.wakes
             self.worked += one.work
             self.waits.wake(one.wakes)
+            self.waits.wake(one.injected, Wake.PROVIDER_CONTEXT)
 
     async def stop(self) -> None:
         """Close the store."""
@@ -384,6 +447,7 @@ class Desk:
         kind: Kind = Kind.INFORMATION,
         key: str | None = None,
         generation: int = 1,
+        completion: Completion = Completion.AUTOMATIC,
     ) -> admit.Receipt:
         """Send information, or a request."""
         command = admit.Command(
@@ -391,7 +455,7 @@ class Desk:
             target=recipient,
             body=body,
             key=self.key() if key is None else key,
-            completion=Completion.AUTOMATIC if kind is Kind.REQUEST else Completion.NONE,
+            completion=completion if kind is Kind.REQUEST else Completion.NONE,
         )
         return await admit.Admit(self.ports)(a_caller(sender, generation=generation), command)
 
@@ -472,10 +536,87 @@ class Desk:
         return await claims.Release(self.ports)(held.token, generation or held.generation, proof)
 
     async def finish(
-        self, held: Claim, outcome: Outcome, *, generation: int | None = None, evidence: str = "seen"
+        self,
+        held: Claim,
+        outcome: Outcome,
+        *,
+        generation: int | None = None,
+        evidence: str = "seen",
+        turn: Turn | None = None,
     ) -> claims.Settled:
         """Tell what became of a claim."""
-        return await claims.Finish(self.ports)(held.token, generation or held.generation, outcome, evidence)
+        return await claims.Finish(self.ports)(held.token, generation or held.generation, outcome, evidence, turn)
+
+    async def bound(self, agent: str, turn: Turn | None = None, **options: Any) -> claims.Taken:
+        """Take the oldest work of an agent and let a turn accept it."""
+        taken = await self.taken(agent, **options)
+        await self.finish(taken.claim, Outcome.ACCEPTED, turn=turn or a_turn())
+        return taken
+
+    async def ended(
+        self,
+        held: Claim,
+        how: TurnOutcome = TurnOutcome.COMPLETED,
+        final: str = "",
+        *,
+        turn: Turn | None = None,
+        final_bytes: int = 0,
+        generation: int | None = None,
+        evidence: str = "turn ended",
+    ) -> outcome.Recorded:
+        """Tell how the bound turn ended."""
+        return await outcome.RecordOutcome(self.ports)(
+            held.token,
+            generation or held.generation,
+            turn or a_turn(),
+            ending(how, final, final_bytes),
+            evidence,
+        )
+
+    async def recorded(
+        self, held: Claim, how: TurnOutcome = TurnOutcome.COMPLETED, final: str = "", *, final_bytes: int = 0
+    ) -> outcome.Recorded:
+        """Do the first step alone, as a process that dies behind it."""
+        return await self.store.submit(
+            outcome.Recording(
+                token=held.token,
+                generation=held.generation,
+                turn=a_turn(),
+                told=ending(how, final, final_bytes),
+                evidence="turn ended",
+                now_ms=self.clock.now_ms(),
+            )
+        )
+
+    async def prompt(self, recipient: str, body: str = "hello", *, key: str | None = None) -> admit.Receipt:
+        """Say something to an agent as a person."""
+        command = prompt.Command(
+            project_id=PROJECT, target=recipient, body=body, key=self.key() if key is None else key
+        )
+        return await prompt.Prompt(self.ports)(command)
+
+    async def withdraw(self, sender: str, record: Record, *, generation: int = 1) -> bool:
+        """Take a request back."""
+        return await withdraw.Withdraw(self.ports)(a_caller(sender, generation=generation), record.record_id)
+
+    async def resolve(
+        self, record: Record, resolution: Resolution, note: str = "", *, key: str | None = None
+    ) -> resolve.Resolved:
+        """Settle an uncertain delivery as a person."""
+        command = resolve.Command(
+            kind=record.kind,
+            record_id=record.record_id,
+            resolution=resolution,
+            note=note,
+            key=self.key() if key is None else key,
+        )
+        return await resolve.ResolveDelivery(self.ports)(command)
+
+    def binding(self, held: Claim) -> Binding:
+        """The turn that is bound under a claim."""
+        found = self.store.read.binding(held.token)
+        assert found is not None
+        return found
 
     async def open(self, agent: str, generation: int) -> open_generation.Opened:
         """Open a life."""

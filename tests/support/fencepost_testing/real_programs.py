@@ -18,6 +18,8 @@ from typing import Final
 
 INSTALL_S_MAX: Final = 600
 RUN_S_MAX: Final = 90
+# Names what is installed in a folder; written last.
+MARK: Final = "installed.txt"
 # The network of a program: its own, with loopback and nothing else.
 ISOLATE: Final = ("unshare", "-n", "--", "sh", "-c", 'ip link set lo up && exec "$@"', "isolated")
 
@@ -64,14 +66,26 @@ class NotInstalled(Exception):
 def installed(root: Path, name: str) -> Path:
     """Return what starts a program; install it first where its version is not there. NotInstalled where that fails."""
     package, folder = PACKAGES[name], root / name
-    mark = folder / "installed.txt"
-    if not (mark.is_file() and mark.read_text(encoding="utf-8") == package.pinned):
+    if not _has(folder, package):
         _install(package, folder)
-        mark.write_text(package.pinned, encoding="utf-8")
+        (folder / MARK).write_text(package.pinned, encoding="utf-8")
+    return present(root, name)
+
+
+def present(root: Path, name: str) -> Path:
+    """Return what starts a program that was installed before. NotInstalled where its version is not there."""
+    package, folder = PACKAGES[name], root / name
+    if not _has(folder, package):
+        raise NotInstalled(f"{package.pinned} is not installed here; `make e2e` installs it")
     found = sorted(folder.glob(package.command))
     if not found:
         raise NotInstalled(f"{package.pinned} has no {package.command}: its binary for this machine is missing")
     return found[0]
+
+
+def _has(folder: Path, package: Package) -> bool:
+    mark = folder / MARK
+    return mark.is_file() and mark.read_text(encoding="utf-8") == package.pinned
 
 
 def _install(package: Package, folder: Path) -> None:

@@ -32,6 +32,7 @@ def test_the_layout_is_the_documented_one() -> None:
         "/h/run/sessions.sock",
         "/h/run/mailbox.sock",
         "/h/run/mcp_edge.sock",
+        "/h/run/providers.sock",
     ]
     assert str(home.database("mailbox")) == "/h/mailbox/mailbox.db"
     assert str(home.address("mailbox")) == "/h/run/mailbox.addr"
@@ -74,7 +75,7 @@ def _of_length(bytes_of_run: int) -> Home:
     return Home("/" + "x" * (bytes_of_run - len("//run")))
 
 
-_ROOM = SOCKET_PATH_BYTES_MAX - len("/mcp_edge.sock")
+_ROOM = SOCKET_PATH_BYTES_MAX - len("/providers.sock")
 
 
 @pytest.mark.requirement("home.a-long-path-gets-a-short-folder")
@@ -83,7 +84,7 @@ def test_sockets_leave_the_home_only_where_its_path_is_over_the_limit(
 ) -> None:
     fits, over = _of_length(_ROOM), _of_length(_ROOM + 1)
     assert fits.socket_folder == str(fits.run)
-    assert len(os.fsencode(fits.socket("mcp_edge"))) == SOCKET_PATH_BYTES_MAX
+    assert len(os.fsencode(fits.socket("providers"))) == SOCKET_PATH_BYTES_MAX
     assert over.socket("mcp_edge").parent.parent == runtime / "fencepost"
     assert over.edge_socket.parent == over.socket("mailbox").parent
     over.check_socket_paths()

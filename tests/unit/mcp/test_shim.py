@@ -273,7 +273,8 @@ async def test_nothing_further_is_sent_for_a_cancelled_call(shim: Shim, edge: Fa
     shim.begin("wait_agent", identity=1)
     shim.begin("send_message", SEND, identity=2)
     frames = [await edge.frame(), await edge.frame()]
-    for identity in (1, 2):
+    # In this order: once the edge hears of the wait's end, the shim has heard of both.
+    for identity in (2, 1):
         shim.say({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": identity}})
     assert await edge.frame() == b"1 cancel"
     for frame in frames:

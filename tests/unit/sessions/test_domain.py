@@ -33,10 +33,13 @@ from fencepost_sessions.domain.directory import (
 )
 from fencepost_sessions.domain.idempotency import FirstAnswer, content_hash, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes, uuid_text
+from fencepost_sessions.domain.launch import DeliverWhenActive, Desired, LaunchSettings
 from fencepost_sessions.domain.limits import (
     AGENTS_PER_PROJECT_MAX,
     CHANGES_PER_MESSAGE_MAX,
+    CONVERSATION_BYTES_MAX,
     IDEMPOTENCY_KEY_BYTES_MAX,
+    INCLUDE_DIRECTORIES_MAX,
     MESSAGE_BYTES_MAX,
     NAME_CHARS_MAX,
     NAME_INPUT_BYTES_MAX,
@@ -47,6 +50,8 @@ from fencepost_sessions.domain.limits import (
     PATH_BYTES_MAX,
     PROJECTS_MAX,
     PROVIDER_BYTES_MAX,
+    STATUS_DETAIL_BYTES_MAX,
+    TURN_BYTES_MAX,
 )
 from fencepost_sessions.domain.names import agent_name
 from fencepost_sessions.domain.paging import (
@@ -86,6 +91,7 @@ from fencepost_sessions.domain.refusals import (
     StaleGeneration,
 )
 from fencepost_sessions.domain.roles import Role, agent_role
+from fencepost_sessions.domain.status import Evidence, Observed, Status, status_bytes
 
 EPOCH = b"e" * 16
 AGENT = Agent(
@@ -297,7 +303,31 @@ def test_the_greatest_page_is_less_than_the_transport_takes() -> None:
     name = "\U0001f600" * NAME_CHARS_MAX
     path = "/" + "x" * (PATH_BYTES_MAX - 1)
     agent = replace(
-        AGENT, name=name, provider="p" * PROVIDER_BYTES_MAX, workspace=path, created_at_ms=2**62, revision=2**62
+        AGENT,
+        name=name,
+        provider="p" * PROVIDER_BYTES_MAX,
+        workspace=path,
+        created_at_ms=2**62,
+        revision=2**62,
+        desired=Desired.PAUSED,
+        launch=LaunchSettings(
+            **dict.fromkeys(
+                ("class_name", "model", "effort", "sandbox", "approval", "session_policy", "capture", "tools_profile"),
+                "x" * 32,
+            ),
+            include_directories=(path[: PATH_BYTES_MAX // 4],) * INCLUDE_DIRECTORIES_MAX,
+            deliver_when_active=DeliverWhenActive.AFTER_TURN,
+        ),
+        conversation_id="x" * CONVERSATION_BYTES_MAX,
+    )
+    status = Status(
+        state=Observed.ACTION_NEEDED,
+        evidence=Evidence.OPERATOR,
+        detail="x" * STATUS_DETAIL_BYTES_MAX,
+        turn_id="x" * TURN_BYTES_MAX,
+        observed_at_ms=2**62,
+        generation=2**62,
+        sequence=2**62,
     )
     project = Project(
         project_id=bytes(16), number=1, kind=ProjectKind.GIT, location=path, name=name, created_at_ms=2**62
@@ -305,6 +335,7 @@ def test_the_greatest_page_is_less_than_the_transport_takes() -> None:
     credential = replace(a_credential(generation=2**62, revision=2**62), label=name)
     for row, weigh, message in (
         (agent, agent_bytes, translate.agent_to_proto(agent)),
+        (status, status_bytes, translate.status_to_proto(status)),
         (project, project_bytes, translate.project_to_proto(project)),
         (credential, credential_bytes, translate.credential_to_service(credential)),
     ):

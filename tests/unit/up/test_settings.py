@@ -24,6 +24,7 @@ def test_one_number_gives_each_service_the_next_port(tmp_path: Path) -> None:
         "FENCEPOST_SESSIONS_METRICS_PORT": "9464",
         "FENCEPOST_MAILBOX_METRICS_PORT": "9465",
         "FENCEPOST_MCP_EDGE_METRICS_PORT": "9466",
+        "FENCEPOST_PROVIDERS_METRICS_PORT": "9467",
     }
 
 
@@ -32,7 +33,7 @@ def test_a_port_of_a_services_own_is_left_alone(tmp_path: Path) -> None:
     home = Home(tmp_path)
     settings = read(home, TABLE, {})
     given = metrics_variables(settings, home, {"FENCEPOST_SESSIONS_METRICS_PORT": "1"})
-    assert given == {"FENCEPOST_MCP_EDGE_METRICS_PORT": "9466"}
+    assert given == {"FENCEPOST_MCP_EDGE_METRICS_PORT": "9466", "FENCEPOST_PROVIDERS_METRICS_PORT": "9467"}
 
 
 def test_the_number_leaves_room_for_every_service(tmp_path: Path) -> None:

@@ -17,7 +17,8 @@ def everything(_: Row) -> bool:
 
 def test_the_table_holds_every_service_of_the_home_and_each_names_what_it_needs() -> None:
     assert {row.name for row in TABLE} == set(SERVICES)
-    assert [row.name for row in plan(TABLE, chosen=None, installed=everything)] == ["sessions", "mailbox", "mcp_edge"]
+    planned = [row.name for row in plan(TABLE, chosen=None, installed=everything)]
+    assert planned == ["sessions", "mailbox", "mcp_edge", "providers"]
     assert all(row.ready_ms_max > 0 for row in TABLE)
 
 
@@ -39,7 +40,7 @@ def test_a_choice_brings_what_it_needs_and_nothing_more() -> None:
 
 def test_without_a_choice_what_is_not_installed_is_left_out() -> None:
     rows = plan(TABLE, chosen=None, installed=lambda row: row.name != "mcp_edge")
-    assert [row.name for row in rows] == ["sessions", "mailbox"]
+    assert [row.name for row in rows] == ["sessions", "mailbox", "providers"]
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,8 @@ class _RecordKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecordKind
     """The answer to a request."""
     RECORD_KIND_NOTICE: _RecordKind.ValueType  # 4
     """A notice by the host."""
+    RECORD_KIND_PROMPT: _RecordKind.ValueType  # 5
+    """A person's prompt: work like a request, answered by the assistant's final words and never by Reply."""
 
 class RecordKind(_RecordKind, metaclass=_RecordKindEnumTypeWrapper):
     """What a record is."""
@@ -50,6 +52,8 @@ RECORD_KIND_REPLY: RecordKind.ValueType  # 3
 """The answer to a request."""
 RECORD_KIND_NOTICE: RecordKind.ValueType  # 4
 """A notice by the host."""
+RECORD_KIND_PROMPT: RecordKind.ValueType  # 5
+"""A person's prompt: work like a request, answered by the assistant's final words and never by Reply."""
 Global___RecordKind: _TypeAlias = RecordKind  # noqa: Y015
 
 class _DeliveryState:
@@ -110,6 +114,10 @@ class _AnswerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerSta
     """Answered; see the reply's origin for by whom."""
     ANSWER_STATE_WITHDRAWN: _AnswerState.ValueType  # 3
     """Taken back by its sender before anybody saw it."""
+    ANSWER_STATE_CLOSED: _AnswerState.ValueType  # 4
+    """A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+    carried; its facts say which.
+    """
 
 class AnswerState(_AnswerState, metaclass=_AnswerStateEnumTypeWrapper):
     """Whether a request has been answered."""
@@ -122,6 +130,10 @@ ANSWER_STATE_ANSWERED: AnswerState.ValueType  # 2
 """Answered; see the reply's origin for by whom."""
 ANSWER_STATE_WITHDRAWN: AnswerState.ValueType  # 3
 """Taken back by its sender before anybody saw it."""
+ANSWER_STATE_CLOSED: AnswerState.ValueType  # 4
+"""A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+carried; its facts say which.
+"""
 Global___AnswerState: _TypeAlias = AnswerState  # noqa: Y015
 
 class _ReplyStatus:
@@ -240,6 +252,94 @@ RECIPIENT_READER_OFF: RecipientReader.ValueType  # 4
 """A person has switched the agent off."""
 Global___RecipientReader: _TypeAlias = RecipientReader  # noqa: Y015
 
+class _AdmissionMode:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _AdmissionModeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AdmissionMode.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    ADMISSION_MODE_UNSPECIFIED: _AdmissionMode.ValueType  # 0
+    """Never valid."""
+    ADMISSION_MODE_START: _AdmissionMode.ValueType  # 1
+    """It started the turn."""
+    ADMISSION_MODE_STEER: _AdmissionMode.ValueType  # 2
+    """It joined a turn that ran."""
+
+class AdmissionMode(_AdmissionMode, metaclass=_AdmissionModeEnumTypeWrapper):
+    """How work entered a turn."""
+
+ADMISSION_MODE_UNSPECIFIED: AdmissionMode.ValueType  # 0
+"""Never valid."""
+ADMISSION_MODE_START: AdmissionMode.ValueType  # 1
+"""It started the turn."""
+ADMISSION_MODE_STEER: AdmissionMode.ValueType  # 2
+"""It joined a turn that ran."""
+Global___AdmissionMode: _TypeAlias = AdmissionMode  # noqa: Y015
+
+class _BindingState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _BindingStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_BindingState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    BINDING_STATE_UNSPECIFIED: _BindingState.ValueType  # 0
+    """Never sent."""
+    BINDING_STATE_BOUND: _BindingState.ValueType  # 1
+    """The turn runs, as far as is known."""
+    BINDING_STATE_OUTCOME_RECORDED: _BindingState.ValueType  # 2
+    """Its end is on disk, the answer is not. For a request that only an explicit reply answers it stays so."""
+    BINDING_STATE_PUBLISHED: _BindingState.ValueType  # 3
+    """The answer is on disk, or another stood before it."""
+    BINDING_STATE_UNCERTAIN: _BindingState.ValueType  # 4
+    """The turn was lost sight of. Late evidence may still settle it."""
+
+class BindingState(_BindingState, metaclass=_BindingStateEnumTypeWrapper):
+    """How far the turn of a bound request has come."""
+
+BINDING_STATE_UNSPECIFIED: BindingState.ValueType  # 0
+"""Never sent."""
+BINDING_STATE_BOUND: BindingState.ValueType  # 1
+"""The turn runs, as far as is known."""
+BINDING_STATE_OUTCOME_RECORDED: BindingState.ValueType  # 2
+"""Its end is on disk, the answer is not. For a request that only an explicit reply answers it stays so."""
+BINDING_STATE_PUBLISHED: BindingState.ValueType  # 3
+"""The answer is on disk, or another stood before it."""
+BINDING_STATE_UNCERTAIN: BindingState.ValueType  # 4
+"""The turn was lost sight of. Late evidence may still settle it."""
+Global___BindingState: _TypeAlias = BindingState  # noqa: Y015
+
+class _TurnOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _TurnOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_TurnOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    TURN_OUTCOME_UNSPECIFIED: _TurnOutcome.ValueType  # 0
+    """Never valid."""
+    TURN_OUTCOME_COMPLETED: _TurnOutcome.ValueType  # 1
+    """It completed: a final text of up to 64 KiB is answered as done; none, or a longer one, as a blocked notice by the host."""
+    TURN_OUTCOME_INTERRUPTED: _TurnOutcome.ValueType  # 2
+    """It was interrupted: answered as a blocked notice by the host."""
+    TURN_OUTCOME_FAILED: _TurnOutcome.ValueType  # 3
+    """It failed: answered as failed."""
+    TURN_OUTCOME_LOST: _TurnOutcome.ValueType  # 4
+    """It was lost sight of: nothing is answered, the request is uncertain."""
+
+class TurnOutcome(_TurnOutcome, metaclass=_TurnOutcomeEnumTypeWrapper):
+    """How a turn ended."""
+
+TURN_OUTCOME_UNSPECIFIED: TurnOutcome.ValueType  # 0
+"""Never valid."""
+TURN_OUTCOME_COMPLETED: TurnOutcome.ValueType  # 1
+"""It completed: a final text of up to 64 KiB is answered as done; none, or a longer one, as a blocked notice by the host."""
+TURN_OUTCOME_INTERRUPTED: TurnOutcome.ValueType  # 2
+"""It was interrupted: answered as a blocked notice by the host."""
+TURN_OUTCOME_FAILED: TurnOutcome.ValueType  # 3
+"""It failed: answered as failed."""
+TURN_OUTCOME_LOST: TurnOutcome.ValueType  # 4
+"""It was lost sight of: nothing is answered, the request is uncertain."""
+Global___TurnOutcome: _TypeAlias = TurnOutcome  # noqa: Y015
+
 class _Operation:
     ValueType = _typing.NewType("ValueType", _builtins.int)
     V: _TypeAlias = ValueType  # noqa: Y015
@@ -256,6 +356,10 @@ class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.V
     """Reply."""
     OPERATION_CLAIM: _Operation.ValueType  # 4
     """Claim."""
+    OPERATION_PROMPT: _Operation.ValueType  # 5
+    """Prompt."""
+    OPERATION_RESOLVE: _Operation.ValueType  # 6
+    """ResolveDelivery."""
 
 class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
     """Which operation a key belongs to."""
@@ -270,6 +374,10 @@ OPERATION_REPLY: Operation.ValueType  # 3
 """Reply."""
 OPERATION_CLAIM: Operation.ValueType  # 4
 """Claim."""
+OPERATION_PROMPT: Operation.ValueType  # 5
+"""Prompt."""
+OPERATION_RESOLVE: Operation.ValueType  # 6
+"""ResolveDelivery."""
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 class _Settlement:
@@ -333,7 +441,7 @@ class _ClaimKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClaimKind.V
     CLAIM_KIND_UNSPECIFIED: _ClaimKind.ValueType  # 0
     """Never valid."""
     CLAIM_KIND_REQUEST: _ClaimKind.ValueType  # 1
-    """The oldest pending request."""
+    """The oldest pending request or prompt: one queue."""
     CLAIM_KIND_CONTEXT: _ClaimKind.ValueType  # 2
     """The oldest stored information, reply or notice."""
 
@@ -343,7 +451,7 @@ class ClaimKind(_ClaimKind, metaclass=_ClaimKindEnumTypeWrapper):
 CLAIM_KIND_UNSPECIFIED: ClaimKind.ValueType  # 0
 """Never valid."""
 CLAIM_KIND_REQUEST: ClaimKind.ValueType  # 1
-"""The oldest pending request."""
+"""The oldest pending request or prompt: one queue."""
 CLAIM_KIND_CONTEXT: ClaimKind.ValueType  # 2
 """The oldest stored information, reply or notice."""
 Global___ClaimKind: _TypeAlias = ClaimKind  # noqa: Y015
@@ -380,6 +488,34 @@ CLAIM_OUTCOME_UNCERTAIN: ClaimOutcome.ValueType  # 4
 """Not known. Never replayed."""
 Global___ClaimOutcome: _TypeAlias = ClaimOutcome  # noqa: Y015
 
+class _Resolution:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ResolutionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Resolution.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    RESOLUTION_UNSPECIFIED: _Resolution.ValueType  # 0
+    """Never valid."""
+    RESOLUTION_DONE: _Resolution.ValueType  # 1
+    """It was done: the requester is answered done, on the operator's word."""
+    RESOLUTION_NOT_DONE: _Resolution.ValueType  # 2
+    """It was not done and will not be: the requester is answered failed, on the operator's word."""
+    RESOLUTION_AS_NEW: _Resolution.ValueType  # 3
+    """It was not done and shall be: as NOT_DONE, and the same words are stored as a new request of the same sender."""
+
+class Resolution(_Resolution, metaclass=_ResolutionEnumTypeWrapper):
+    """What a person says of an uncertain delivery."""
+
+RESOLUTION_UNSPECIFIED: Resolution.ValueType  # 0
+"""Never valid."""
+RESOLUTION_DONE: Resolution.ValueType  # 1
+"""It was done: the requester is answered done, on the operator's word."""
+RESOLUTION_NOT_DONE: Resolution.ValueType  # 2
+"""It was not done and will not be: the requester is answered failed, on the operator's word."""
+RESOLUTION_AS_NEW: Resolution.ValueType  # 3
+"""It was not done and shall be: as NOT_DONE, and the same words are stored as a new request of the same sender."""
+Global___Resolution: _TypeAlias = Resolution  # noqa: Y015
+
 @_typing.final
 class Record(_message.Message):
     """A record as a reader sees it."""
@@ -401,8 +537,9 @@ class Record(_message.Message):
     POSSIBLY_SEEN_FIELD_NUMBER: _builtins.int
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
+    HOPS_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
-    """Prefix (inf_, ask_, rep_, ntc_) and 32 hexadecimal digits."""
+    """Prefix (inf_, ask_, rep_, ntc_, prm_) and 32 hexadecimal digits."""
     kind: Global___RecordKind.ValueType
     """What it is."""
     body: _builtins.str
@@ -427,6 +564,8 @@ class Record(_message.Message):
     """True where the recipient has acknowledged it."""
     sequence: _builtins.int
     """Position in the project's commit order."""
+    hops: _builtins.int
+    """For a request: how many requests of other agents led to it; 0 for the first of a chain. One over 16 is refused as hop_limit."""
     @_builtins.property
     def sender(self) -> _common_pb2.AgentRef:
         """Who sent it; absent where the host did."""
@@ -453,14 +592,61 @@ class Record(_message.Message):
         possibly_seen: _builtins.bool = ...,
         acknowledged: _builtins.bool = ...,
         sequence: _builtins.int = ...,
+        hops: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient", "sender", b"sender"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "body", b"body", "completion", b"completion", "delivery_state", b"delivery_state", "kind", b"kind", "origin", b"origin", "parent_id", b"parent_id", "possibly_seen", b"possibly_seen", "recipient", b"recipient", "record_id", b"record_id", "reply_status", b"reply_status", "sender", b"sender", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "body", b"body", "completion", b"completion", "delivery_state", b"delivery_state", "hops", b"hops", "kind", b"kind", "origin", b"origin", "parent_id", b"parent_id", "possibly_seen", b"possibly_seen", "recipient", b"recipient", "record_id", b"record_id", "reply_status", b"reply_status", "sender", b"sender", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Record: _TypeAlias = Record  # noqa: Y015
+
+@_typing.final
+class Binding(_message.Message):
+    """The exact turn that took a request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROVIDER_FIELD_NUMBER: _builtins.int
+    PROVIDER_SESSION_ID_FIELD_NUMBER: _builtins.int
+    PROVIDER_TURN_ID_FIELD_NUMBER: _builtins.int
+    ADMISSION_MODE_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    FINAL_TEXT_FIELD_NUMBER: _builtins.int
+    provider: _builtins.str
+    """The adapter's name, at most 64 bytes."""
+    provider_session_id: _builtins.str
+    """The provider's conversation, at most 256 bytes."""
+    provider_turn_id: _builtins.str
+    """The provider's turn, at most 256 bytes."""
+    admission_mode: Global___AdmissionMode.ValueType
+    """How it entered."""
+    state: Global___BindingState.ValueType
+    """Set by the mailbox: how far the turn has come."""
+    outcome: Global___TurnOutcome.ValueType
+    """Set by the mailbox: how it ended."""
+    final_text: _builtins.str
+    """Set by the mailbox for GetRecord and Explain of a prompt: the assistant's final words."""
+    def __init__(
+        self,
+        *,
+        provider: _builtins.str = ...,
+        provider_session_id: _builtins.str = ...,
+        provider_turn_id: _builtins.str = ...,
+        admission_mode: Global___AdmissionMode.ValueType = ...,
+        state: Global___BindingState.ValueType = ...,
+        outcome: Global___TurnOutcome.ValueType = ...,
+        final_text: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admission_mode", b"admission_mode", "final_text", b"final_text", "outcome", b"outcome", "provider", b"provider", "provider_session_id", b"provider_session_id", "provider_turn_id", b"provider_turn_id", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Binding: _TypeAlias = Binding  # noqa: Y015
 
 @_typing.final
 class DescribeRequest(_message.Message):
@@ -1060,18 +1246,24 @@ class GetRecordResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     RECORD_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def record(self) -> Global___Record:
         """With its body."""
+
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """The turn that took it, where one did; of a prompt with the assistant's final words."""
 
     def __init__(
         self,
         *,
         record: Global___Record | None = ...,
+        binding: Global___Binding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1177,7 +1369,9 @@ class Fact(_message.Message):
     EVIDENCE_FIELD_NUMBER: _builtins.int
     GENERATION_FIELD_NUMBER: _builtins.int
     fact: _builtins.str
-    """admitted, exposed, claimed, released, visible, accepted, uncertain, failed, replied, answered_by_host, acknowledged ..."""
+    """admitted, exposed, claimed, released, visible, accepted, bound, uncertain, turn_lost, failed, outcome_recorded, published, replied,
+    answered_by_host, resolved, withdrawn, acknowledged.
+    """
     at_ms: _builtins.int
     """When, Unix milliseconds."""
     sequence: _builtins.int
@@ -1215,6 +1409,8 @@ class ExplainResponse(_message.Message):
     RECIPIENT_READER_FIELD_NUMBER: _builtins.int
     RECIPIENT_LAST_READ_AT_MS_FIELD_NUMBER: _builtins.int
     SUMMARY_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
+    FACTS_LEFT_OUT_FIELD_NUMBER: _builtins.int
     reply_id: _builtins.str
     """For a request: its reply's id, or empty."""
     recipient_reader: Global___RecipientReader.ValueType
@@ -1223,13 +1419,19 @@ class ExplainResponse(_message.Message):
     """When that was last read, Unix milliseconds; 0 for never."""
     summary: _builtins.str
     """One sentence that sums up what is known and what to do next."""
+    facts_left_out: _builtins.int
+    """How many facts between the admission and the newest are left out."""
     @_builtins.property
     def record(self) -> Global___Record:
         """The record without its body."""
 
     @_builtins.property
     def facts(self) -> _containers.RepeatedCompositeFieldContainer[Global___Fact]:
-        """In commit order, at most 200."""
+        """In commit order, at most 200: the admission and the newest others."""
+
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """The turn that took it, where one did."""
 
     def __init__(
         self,
@@ -1240,10 +1442,12 @@ class ExplainResponse(_message.Message):
         recipient_reader: Global___RecipientReader.ValueType = ...,
         recipient_last_read_at_ms: _builtins.int = ...,
         summary: _builtins.str = ...,
+        binding: Global___Binding | None = ...,
+        facts_left_out: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "record", b"record"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["facts", b"facts", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record", b"record", "reply_id", b"reply_id", "summary", b"summary"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "facts", b"facts", "facts_left_out", b"facts_left_out", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record", b"record", "reply_id", b"reply_id", "summary", b"summary"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1579,6 +1783,7 @@ class FinishRequest(_message.Message):
     GENERATION_FIELD_NUMBER: _builtins.int
     OUTCOME_FIELD_NUMBER: _builtins.int
     EVIDENCE_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
     token: _builtins.str
     """The claim."""
     generation: _builtins.int
@@ -1587,6 +1792,12 @@ class FinishRequest(_message.Message):
     """The outcome."""
     evidence: _builtins.str
     """What it rests on: a code and detail, 1 to 1024 bytes, never a body or a secret. For FAILED the requester reads it."""
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """With ACCEPTED: the exact turn, bound in the same transaction; with it the turn's end answers the request. Absent where the provider
+        has no exact turn: only an explicit reply answers then.
+        """
+
     def __init__(
         self,
         *,
@@ -1594,10 +1805,11 @@ class FinishRequest(_message.Message):
         generation: _builtins.int = ...,
         outcome: Global___ClaimOutcome.ValueType = ...,
         evidence: _builtins.str = ...,
+        binding: Global___Binding | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence", "generation", b"generation", "outcome", b"outcome", "token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "evidence", b"evidence", "generation", b"generation", "outcome", b"outcome", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1766,3 +1978,444 @@ class WatchEventsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WatchEventsResponse: _TypeAlias = WatchEventsResponse  # noqa: Y015
+
+@_typing.final
+class WithdrawRequest(_message.Message):
+    """Takes a request back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """ask_...; repeating it is harmless. Refused as not_pending once anybody may have seen it."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawRequest: _TypeAlias = WithdrawRequest  # noqa: Y015
+
+@_typing.final
+class WithdrawResponse(_message.Message):
+    """A request taken back."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True where an earlier call withdrew it."""
+    def __init__(
+        self,
+        *,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WithdrawResponse: _TypeAlias = WithdrawResponse  # noqa: Y015
+
+@_typing.final
+class PromptRequest(_message.Message):
+    """A person's prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TARGET_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    BODY_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    target: _builtins.str
+    """The recipient: a UUID, or an exact name in project_id."""
+    project_id: _builtins.str
+    """The project in which a name counts; empty means every project, ambiguity is refused."""
+    body: _builtins.str
+    """The text."""
+    idempotency_key: _builtins.str
+    """1 to 256 bytes."""
+    def __init__(
+        self,
+        *,
+        target: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        body: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "idempotency_key", b"idempotency_key", "project_id", b"project_id", "target", b"target"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromptRequest: _TypeAlias = PromptRequest  # noqa: Y015
+
+@_typing.final
+class PromptResponse(_message.Message):
+    """Receipt of a person's prompt."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    DELIVERY_STATE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    RECIPIENT_FIELD_NUMBER: _builtins.int
+    RECIPIENT_READER_FIELD_NUMBER: _builtins.int
+    ADMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """prm_..."""
+    delivery_state: Global___DeliveryState.ValueType
+    """How far it has come now."""
+    duplicate: _builtins.bool
+    """True where an earlier call with this key stored it."""
+    recipient_reader: Global___RecipientReader.ValueType
+    """Who looks at that mailbox."""
+    admitted_at_ms: _builtins.int
+    """When the record was admitted, Unix milliseconds."""
+    @_builtins.property
+    def recipient(self) -> _common_pb2.AgentRef:
+        """The recipient as resolved."""
+
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        delivery_state: Global___DeliveryState.ValueType = ...,
+        duplicate: _builtins.bool = ...,
+        recipient: _common_pb2.AgentRef | None = ...,
+        recipient_reader: Global___RecipientReader.ValueType = ...,
+        admitted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "delivery_state", b"delivery_state", "duplicate", b"duplicate", "recipient", b"recipient", "recipient_reader", b"recipient_reader", "record_id", b"record_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PromptResponse: _TypeAlias = PromptResponse  # noqa: Y015
+
+@_typing.final
+class RecordOutcomeRequest(_message.Message):
+    """How a bound turn ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    FINAL_TEXT_FIELD_NUMBER: _builtins.int
+    FINAL_BYTES_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """The claim."""
+    generation: _builtins.int
+    """The claim's own generation."""
+    outcome: Global___TurnOutcome.ValueType
+    """How it ended. The same outcome again is a duplicate, another is refused as conflicting_outcome."""
+    final_text: _builtins.str
+    """The final words, unchanged, at most 64 KiB; empty where there are none or too many."""
+    final_bytes: _builtins.int
+    """How many bytes the final words had; more than 64 KiB says that they are left out. 0 beside a text means as many as it has."""
+    evidence: _builtins.str
+    """What it rests on: a code and detail, 1 to 1024 bytes, never a body or a secret. For FAILED and INTERRUPTED the requester reads it."""
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """The bound turn, as it was accepted: every field must match, else refused as stale_binding."""
+
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        binding: Global___Binding | None = ...,
+        outcome: Global___TurnOutcome.ValueType = ...,
+        final_text: _builtins.str = ...,
+        final_bytes: _builtins.int = ...,
+        evidence: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding", "evidence", b"evidence", "final_bytes", b"final_bytes", "final_text", b"final_text", "generation", b"generation", "outcome", b"outcome", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOutcomeRequest: _TypeAlias = RecordOutcomeRequest  # noqa: Y015
+
+@_typing.final
+class RecordOutcomeResponse(_message.Message):
+    """A recorded end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    STATE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    REPLY_ID_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """The request."""
+    state: Global___BindingState.ValueType
+    """How far the binding has come."""
+    duplicate: _builtins.bool
+    """True where the same outcome stood already."""
+    reply_id: _builtins.str
+    """The answer that was published from it; empty where none was, or an explicit one stood before."""
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        state: Global___BindingState.ValueType = ...,
+        duplicate: _builtins.bool = ...,
+        reply_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "record_id", b"record_id", "reply_id", b"reply_id", "state", b"state"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordOutcomeResponse: _TypeAlias = RecordOutcomeResponse  # noqa: Y015
+
+@_typing.final
+class ResolveDeliveryRequest(_message.Message):
+    """Settles an uncertain delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    RESOLUTION_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """The request or prompt; refused as invalid_state unless it is uncertain and open."""
+    resolution: Global___Resolution.ValueType
+    """What became of it."""
+    note: _builtins.str
+    """What the person adds for the requester: at most 4096 bytes."""
+    idempotency_key: _builtins.str
+    """1 to 256 bytes."""
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        resolution: Global___Resolution.ValueType = ...,
+        note: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "note", b"note", "record_id", b"record_id", "resolution", b"resolution"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveDeliveryRequest: _TypeAlias = ResolveDeliveryRequest  # noqa: Y015
+
+@_typing.final
+class ResolveDeliveryResponse(_message.Message):
+    """A settled delivery."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPLY_ID_FIELD_NUMBER: _builtins.int
+    NEW_RECORD_ID_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    reply_id: _builtins.str
+    """The answer's id; empty for a prompt."""
+    new_record_id: _builtins.str
+    """For AS_NEW: the new request."""
+    duplicate: _builtins.bool
+    """True where an earlier call settled it so."""
+    def __init__(
+        self,
+        *,
+        reply_id: _builtins.str = ...,
+        new_record_id: _builtins.str = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "new_record_id", b"new_record_id", "reply_id", b"reply_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ResolveDeliveryResponse: _TypeAlias = ResolveDeliveryResponse  # noqa: Y015
+
+@_typing.final
+class Owner(_message.Message):
+    """An agent whose conversation a dispatcher reaches."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    generation: _builtins.int
+    """The generation that runs."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        generation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "generation", b"generation"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Owner: _TypeAlias = Owner  # noqa: Y015
+
+@_typing.final
+class ReportOwnersRequest(_message.Message):
+    """Which agents are carried for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPATCHER_ID_FIELD_NUMBER: _builtins.int
+    INCARNATION_FIELD_NUMBER: _builtins.int
+    OWNERS_FIELD_NUMBER: _builtins.int
+    dispatcher_id: _builtins.str
+    """The dispatcher, as in ClaimRequest."""
+    incarnation: _builtins.int
+    """Its incarnation; an older one than was seen is refused as stale_incarnation."""
+    @_builtins.property
+    def owners(self) -> _containers.RepeatedCompositeFieldContainer[Global___Owner]:
+        """All of them, at most 500."""
+
+    def __init__(
+        self,
+        *,
+        dispatcher_id: _builtins.str = ...,
+        incarnation: _builtins.int = ...,
+        owners: _abc.Iterable[Global___Owner] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher_id", b"dispatcher_id", "incarnation", b"incarnation", "owners", b"owners"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportOwnersRequest: _TypeAlias = ReportOwnersRequest  # noqa: Y015
+
+@_typing.final
+class ReportOwnersResponse(_message.Message):
+    """Acknowledges what is carried."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportOwnersResponse: _TypeAlias = ReportOwnersResponse  # noqa: Y015
+
+@_typing.final
+class ListBindingsRequest(_message.Message):
+    """Asks for bindings without a recorded outcome."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DISPATCHER_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    dispatcher_id: _builtins.str
+    """The dispatcher."""
+    page_size: _builtins.int
+    """Bindings a page: 0 means 100, at most 500."""
+    page_token: _builtins.str
+    """The token of the page before, or empty."""
+    def __init__(
+        self,
+        *,
+        dispatcher_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["dispatcher_id", b"dispatcher_id", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBindingsRequest: _TypeAlias = ListBindingsRequest  # noqa: Y015
+
+@_typing.final
+class BoundRequest(_message.Message):
+    """A bound request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    BINDING_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """ask_... or prm_..."""
+    token: _builtins.str
+    """The claim."""
+    generation: _builtins.int
+    """The claim's own generation."""
+    agent_id: _builtins.str
+    """The recipient."""
+    @_builtins.property
+    def binding(self) -> Global___Binding:
+        """The turn."""
+
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        token: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        agent_id: _builtins.str = ...,
+        binding: Global___Binding | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["binding", b"binding"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "binding", b"binding", "generation", b"generation", "record_id", b"record_id", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BoundRequest: _TypeAlias = BoundRequest  # noqa: Y015
+
+@_typing.final
+class ListBindingsResponse(_message.Message):
+    """Bindings without a recorded outcome."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    BINDINGS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def bindings(self) -> _containers.RepeatedCompositeFieldContainer[Global___BoundRequest]:
+        """Oldest first, uncertain ones included."""
+
+    def __init__(
+        self,
+        *,
+        bindings: _abc.Iterable[Global___BoundRequest] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bindings", b"bindings", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListBindingsResponse: _TypeAlias = ListBindingsResponse  # noqa: Y015

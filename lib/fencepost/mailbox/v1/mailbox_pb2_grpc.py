@@ -69,6 +69,16 @@ class MailboxServiceStub:
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyRequest.SerializeToString,
                 response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyResponse.FromString,
                 _registered_method=True)
+        self.Withdraw = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/Withdraw',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawResponse.FromString,
+                _registered_method=True)
+        self.Prompt = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/Prompt',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptResponse.FromString,
+                _registered_method=True)
         self.SettleKey = channel.unary_unary(
                 '/fencepost.mailbox.v1.MailboxService/SettleKey',
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SettleKeyRequest.SerializeToString,
@@ -113,6 +123,26 @@ class MailboxServiceStub:
                 '/fencepost.mailbox.v1.MailboxService/Finish',
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.SerializeToString,
                 response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.FromString,
+                _registered_method=True)
+        self.RecordOutcome = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/RecordOutcome',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeResponse.FromString,
+                _registered_method=True)
+        self.ResolveDelivery = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/ResolveDelivery',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryResponse.FromString,
+                _registered_method=True)
+        self.ReportOwners = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/ReportOwners',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersResponse.FromString,
+                _registered_method=True)
+        self.ListBindings = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/ListBindings',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsResponse.FromString,
                 _registered_method=True)
         self.WatchEvents = channel.unary_stream(
                 '/fencepost.mailbox.v1.MailboxService/WatchEvents',
@@ -171,6 +201,21 @@ class MailboxServiceServicer:
 
     def Reply(self, request, context):
         """Answers a request as its recipient. Agent, coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Withdraw(self, request, context):
+        """Takes a request back that nobody has seen. Its sender.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Prompt(self, request, context):
+        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+        itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -240,6 +285,37 @@ class MailboxServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordOutcome(self, request, context):
+        """Records how the turn ended that a request was bound to, then answers its requester from that. Terminal evidence is durable before
+        the answer is: a crash between the two is made good at the next start or receive. Its natural key is the token. Service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResolveDelivery(self, request, context):
+        """Settles by a person's word what a provider left uncertain. Operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportOwners(self, request, context):
+        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+        as invalid_state while it has none: watch, then tell. Service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListBindings(self, request, context):
+        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+        one of a request that is settled is left out: nobody waits for it. Service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WatchEvents(self, request, context):
         """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
         nothing. An agent sees what it sent or was sent, the operator everything.
@@ -288,6 +364,16 @@ def add_MailboxServiceServicer_to_server(servicer, server):
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyRequest.FromString,
                     response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyResponse.SerializeToString,
             ),
+            'Withdraw': grpc.unary_unary_rpc_method_handler(
+                    servicer.Withdraw,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawResponse.SerializeToString,
+            ),
+            'Prompt': grpc.unary_unary_rpc_method_handler(
+                    servicer.Prompt,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptResponse.SerializeToString,
+            ),
             'SettleKey': grpc.unary_unary_rpc_method_handler(
                     servicer.SettleKey,
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SettleKeyRequest.FromString,
@@ -332,6 +418,26 @@ def add_MailboxServiceServicer_to_server(servicer, server):
                     servicer.Finish,
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.FromString,
                     response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.SerializeToString,
+            ),
+            'RecordOutcome': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordOutcome,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeResponse.SerializeToString,
+            ),
+            'ResolveDelivery': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResolveDelivery,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryResponse.SerializeToString,
+            ),
+            'ReportOwners': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportOwners,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersResponse.SerializeToString,
+            ),
+            'ListBindings': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListBindings,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsResponse.SerializeToString,
             ),
             'WatchEvents': grpc.unary_stream_rpc_method_handler(
                     servicer.WatchEvents,
@@ -511,6 +617,60 @@ class MailboxService:
             '/fencepost.mailbox.v1.MailboxService/Reply',
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyRequest.SerializeToString,
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Withdraw(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/Withdraw',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WithdrawResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Prompt(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/Prompt',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.PromptResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -754,6 +914,114 @@ class MailboxService:
             '/fencepost.mailbox.v1.MailboxService/Finish',
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishRequest.SerializeToString,
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.FinishResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordOutcome(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/RecordOutcome',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.RecordOutcomeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResolveDelivery(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/ResolveDelivery',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ResolveDeliveryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportOwners(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/ReportOwners',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReportOwnersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListBindings(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/ListBindings',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListBindingsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -50,6 +50,12 @@ class MailboxServiceStub:
     """Waits until Receive would show something unacknowledged. Reads, claims and acknowledges nothing. Agent, coordinator."""
     Reply: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ReplyRequest, _mailbox_pb2.ReplyResponse]
     """Answers a request as its recipient. Agent, coordinator."""
+    Withdraw: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]
+    """Takes a request back that nobody has seen. Its sender."""
+    Prompt: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.PromptRequest, _mailbox_pb2.PromptResponse]
+    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+    itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+    """
     SettleKey: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.SettleKeyRequest, _mailbox_pb2.SettleKeyResponse]
     """Tells what became of an idempotency key whose answer was lost, or durably cancels it so that a late arrival is refused.
     Agent, coordinator.
@@ -70,6 +76,20 @@ class MailboxServiceStub:
     """Gives a claim back with the proof that nothing was written to the provider. Its natural key is the token. Service."""
     Finish: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.FinishRequest, _mailbox_pb2.FinishResponse]
     """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+    RecordOutcome: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.RecordOutcomeRequest, _mailbox_pb2.RecordOutcomeResponse]
+    """Records how the turn ended that a request was bound to, then answers its requester from that. Terminal evidence is durable before
+    the answer is: a crash between the two is made good at the next start or receive. Its natural key is the token. Service.
+    """
+    ResolveDelivery: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ResolveDeliveryRequest, _mailbox_pb2.ResolveDeliveryResponse]
+    """Settles by a person's word what a provider left uncertain. Operator."""
+    ReportOwners: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ReportOwnersRequest, _mailbox_pb2.ReportOwnersResponse]
+    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+    as invalid_state while it has none: watch, then tell. Service.
+    """
+    ListBindings: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ListBindingsRequest, _mailbox_pb2.ListBindingsResponse]
+    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+    one of a request that is settled is left out: nobody waits for it. Service.
+    """
     WatchEvents: _grpc.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]
     """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
     nothing. An agent sees what it sent or was sent, the operator everything.
@@ -99,6 +119,12 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     """Waits until Receive would show something unacknowledged. Reads, claims and acknowledges nothing. Agent, coordinator."""
     Reply: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ReplyRequest, _mailbox_pb2.ReplyResponse]  # type: ignore[assignment]
     """Answers a request as its recipient. Agent, coordinator."""
+    Withdraw: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]  # type: ignore[assignment]
+    """Takes a request back that nobody has seen. Its sender."""
+    Prompt: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.PromptRequest, _mailbox_pb2.PromptResponse]  # type: ignore[assignment]
+    """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+    itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+    """
     SettleKey: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.SettleKeyRequest, _mailbox_pb2.SettleKeyResponse]  # type: ignore[assignment]
     """Tells what became of an idempotency key whose answer was lost, or durably cancels it so that a late arrival is refused.
     Agent, coordinator.
@@ -119,6 +145,20 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     """Gives a claim back with the proof that nothing was written to the provider. Its natural key is the token. Service."""
     Finish: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.FinishRequest, _mailbox_pb2.FinishResponse]  # type: ignore[assignment]
     """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+    RecordOutcome: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.RecordOutcomeRequest, _mailbox_pb2.RecordOutcomeResponse]  # type: ignore[assignment]
+    """Records how the turn ended that a request was bound to, then answers its requester from that. Terminal evidence is durable before
+    the answer is: a crash between the two is made good at the next start or receive. Its natural key is the token. Service.
+    """
+    ResolveDelivery: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ResolveDeliveryRequest, _mailbox_pb2.ResolveDeliveryResponse]  # type: ignore[assignment]
+    """Settles by a person's word what a provider left uncertain. Operator."""
+    ReportOwners: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ReportOwnersRequest, _mailbox_pb2.ReportOwnersResponse]  # type: ignore[assignment]
+    """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+    as invalid_state while it has none: watch, then tell. Service.
+    """
+    ListBindings: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ListBindingsRequest, _mailbox_pb2.ListBindingsResponse]  # type: ignore[assignment]
+    """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+    one of a request that is settled is left out: nobody waits for it. Service.
+    """
     WatchEvents: _aio.UnaryStreamMultiCallable[_mailbox_pb2.WatchEventsRequest, _mailbox_pb2.WatchEventsResponse]  # type: ignore[assignment]
     """Streams what becomes true of records, in commit order, from a position on; nothing is skipped and nothing is told twice. Exposes
     nothing. An agent sees what it sent or was sent, the operator everything.
@@ -181,6 +221,24 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.ReplyResponse, _abc.Awaitable[_mailbox_pb2.ReplyResponse]]:
         """Answers a request as its recipient. Agent, coordinator."""
+
+    @_abc_1.abstractmethod
+    def Withdraw(
+        self,
+        request: _mailbox_pb2.WithdrawRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.WithdrawResponse, _abc.Awaitable[_mailbox_pb2.WithdrawResponse]]:
+        """Takes a request back that nobody has seen. Its sender."""
+
+    @_abc_1.abstractmethod
+    def Prompt(
+        self,
+        request: _mailbox_pb2.PromptRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.PromptResponse, _abc.Awaitable[_mailbox_pb2.PromptResponse]]:
+        """Stores a person's prompt for an agent; it is completed by the assistant's answer, never by Reply. An agent that receives it by
+        itself closes it by that: its words are in its own conversation, and nothing brings them here. Operator.
+        """
 
     @_abc_1.abstractmethod
     def SettleKey(
@@ -255,6 +313,44 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.FinishResponse, _abc.Awaitable[_mailbox_pb2.FinishResponse]]:
         """Records what became of a claim, exactly once; a late proof may settle an uncertain one. Its natural key is the token. Service."""
+
+    @_abc_1.abstractmethod
+    def RecordOutcome(
+        self,
+        request: _mailbox_pb2.RecordOutcomeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.RecordOutcomeResponse, _abc.Awaitable[_mailbox_pb2.RecordOutcomeResponse]]:
+        """Records how the turn ended that a request was bound to, then answers its requester from that. Terminal evidence is durable before
+        the answer is: a crash between the two is made good at the next start or receive. Its natural key is the token. Service.
+        """
+
+    @_abc_1.abstractmethod
+    def ResolveDelivery(
+        self,
+        request: _mailbox_pb2.ResolveDeliveryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.ResolveDeliveryResponse, _abc.Awaitable[_mailbox_pb2.ResolveDeliveryResponse]]:
+        """Settles by a person's word what a provider left uncertain. Operator."""
+
+    @_abc_1.abstractmethod
+    def ReportOwners(
+        self,
+        request: _mailbox_pb2.ReportOwnersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.ReportOwnersResponse, _abc.Awaitable[_mailbox_pb2.ReportOwnersResponse]]:
+        """Tells which agents a dispatcher carries records for right now; replaces what it told before, ends with its WatchWork stream. Refused
+        as invalid_state while it has none: watch, then tell. Service.
+        """
+
+    @_abc_1.abstractmethod
+    def ListBindings(
+        self,
+        request: _mailbox_pb2.ListBindingsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.ListBindingsResponse, _abc.Awaitable[_mailbox_pb2.ListBindingsResponse]]:
+        """Lists bindings of a dispatcher without a recorded outcome, oldest first: what a dispatcher that starts must look after. An uncertain
+        one of a request that is settled is left out: nobody waits for it. Service.
+        """
 
     @_abc_1.abstractmethod
     def WatchEvents(

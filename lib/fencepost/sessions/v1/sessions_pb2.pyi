@@ -68,6 +68,372 @@ AGENT_STATE_DELETING: AgentState.ValueType  # 2
 """It has no credential and gets none; its mail is being closed and erased. Its name is taken until that has ended."""
 Global___AgentState: _TypeAlias = AgentState  # noqa: Y015
 
+class _DesiredState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DesiredStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DesiredState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DESIRED_STATE_UNSPECIFIED: _DesiredState.ValueType  # 0
+    """On a new or changed agent: as it is. On a stored one: nobody has asked Fencepost to run it; it lives by itself."""
+    DESIRED_STATE_ON: _DesiredState.ValueType  # 1
+    """Run it: whatever ends is started again, work wakes it."""
+    DESIRED_STATE_OFF: _DesiredState.ValueType  # 2
+    """Do not run it. Work is held until a person says otherwise."""
+    DESIRED_STATE_PAUSED: _DesiredState.ValueType  # 3
+    """Leave a running one as it is and carry nothing into it."""
+
+class DesiredState(_DesiredState, metaclass=_DesiredStateEnumTypeWrapper):
+    """Whether a person wants Fencepost to run an agent. What is observed of it is another thing: see AgentStatus."""
+
+DESIRED_STATE_UNSPECIFIED: DesiredState.ValueType  # 0
+"""On a new or changed agent: as it is. On a stored one: nobody has asked Fencepost to run it; it lives by itself."""
+DESIRED_STATE_ON: DesiredState.ValueType  # 1
+"""Run it: whatever ends is started again, work wakes it."""
+DESIRED_STATE_OFF: DesiredState.ValueType  # 2
+"""Do not run it. Work is held until a person says otherwise."""
+DESIRED_STATE_PAUSED: DesiredState.ValueType  # 3
+"""Leave a running one as it is and carry nothing into it."""
+Global___DesiredState: _TypeAlias = DesiredState  # noqa: Y015
+
+class _DeliverWhenActive:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _DeliverWhenActiveEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_DeliverWhenActive.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    DELIVER_WHEN_ACTIVE_UNSPECIFIED: _DeliverWhenActive.ValueType  # 0
+    """As DELIVER_WHEN_ACTIVE_STEER."""
+    DELIVER_WHEN_ACTIVE_STEER: _DeliverWhenActive.ValueType  # 1
+    """It joins the turn, where the provider can do that with proof."""
+    DELIVER_WHEN_ACTIVE_AFTER_TURN: _DeliverWhenActive.ValueType  # 2
+    """It waits until the turn has ended."""
+
+class DeliverWhenActive(_DeliverWhenActive, metaclass=_DeliverWhenActiveEnumTypeWrapper):
+    """What work does that arrives while the agent is in a turn."""
+
+DELIVER_WHEN_ACTIVE_UNSPECIFIED: DeliverWhenActive.ValueType  # 0
+"""As DELIVER_WHEN_ACTIVE_STEER."""
+DELIVER_WHEN_ACTIVE_STEER: DeliverWhenActive.ValueType  # 1
+"""It joins the turn, where the provider can do that with proof."""
+DELIVER_WHEN_ACTIVE_AFTER_TURN: DeliverWhenActive.ValueType  # 2
+"""It waits until the turn has ended."""
+Global___DeliverWhenActive: _TypeAlias = DeliverWhenActive  # noqa: Y015
+
+class _ObservedState:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ObservedStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ObservedState.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    OBSERVED_STATE_UNSPECIFIED: _ObservedState.ValueType  # 0
+    """Nothing was ever reported."""
+    OBSERVED_STATE_OFF: _ObservedState.ValueType  # 1
+    """No runtime of ours runs."""
+    OBSERVED_STATE_STARTING: _ObservedState.ValueType  # 2
+    """It starts; its conversation is not ready."""
+    OBSERVED_STATE_IDLE: _ObservedState.ValueType  # 3
+    """Ready, in no turn."""
+    OBSERVED_STATE_PROCESSING: _ObservedState.ValueType  # 4
+    """In a turn."""
+    OBSERVED_STATE_ACTION_NEEDED: _ObservedState.ValueType  # 5
+    """In a turn that waits for a person: see detail."""
+    OBSERVED_STATE_ERROR: _ObservedState.ValueType  # 6
+    """It could not be started, or was lost: see detail."""
+
+class ObservedState(_ObservedState, metaclass=_ObservedStateEnumTypeWrapper):
+    """What was observed of an agent's runtime."""
+
+OBSERVED_STATE_UNSPECIFIED: ObservedState.ValueType  # 0
+"""Nothing was ever reported."""
+OBSERVED_STATE_OFF: ObservedState.ValueType  # 1
+"""No runtime of ours runs."""
+OBSERVED_STATE_STARTING: ObservedState.ValueType  # 2
+"""It starts; its conversation is not ready."""
+OBSERVED_STATE_IDLE: ObservedState.ValueType  # 3
+"""Ready, in no turn."""
+OBSERVED_STATE_PROCESSING: ObservedState.ValueType  # 4
+"""In a turn."""
+OBSERVED_STATE_ACTION_NEEDED: ObservedState.ValueType  # 5
+"""In a turn that waits for a person: see detail."""
+OBSERVED_STATE_ERROR: ObservedState.ValueType  # 6
+"""It could not be started, or was lost: see detail."""
+Global___ObservedState: _TypeAlias = ObservedState  # noqa: Y015
+
+class _EvidenceKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EvidenceKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EvidenceKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EVIDENCE_KIND_UNSPECIFIED: _EvidenceKind.ValueType  # 0
+    """Never valid in a report."""
+    EVIDENCE_KIND_PROVIDER_EVENT: _EvidenceKind.ValueType  # 1
+    """An event of the provider about this very conversation."""
+    EVIDENCE_KIND_PROVIDER_ANSWER: _EvidenceKind.ValueType  # 2
+    """The provider's answer to a question about it."""
+    EVIDENCE_KIND_PROCESS: _EvidenceKind.ValueType  # 3
+    """The process: started, ready, ended."""
+    EVIDENCE_KIND_OPERATOR: _EvidenceKind.ValueType  # 4
+    """A person's word."""
+
+class EvidenceKind(_EvidenceKind, metaclass=_EvidenceKindEnumTypeWrapper):
+    """What a report rests on."""
+
+EVIDENCE_KIND_UNSPECIFIED: EvidenceKind.ValueType  # 0
+"""Never valid in a report."""
+EVIDENCE_KIND_PROVIDER_EVENT: EvidenceKind.ValueType  # 1
+"""An event of the provider about this very conversation."""
+EVIDENCE_KIND_PROVIDER_ANSWER: EvidenceKind.ValueType  # 2
+"""The provider's answer to a question about it."""
+EVIDENCE_KIND_PROCESS: EvidenceKind.ValueType  # 3
+"""The process: started, ready, ended."""
+EVIDENCE_KIND_OPERATOR: EvidenceKind.ValueType  # 4
+"""A person's word."""
+Global___EvidenceKind: _TypeAlias = EvidenceKind  # noqa: Y015
+
+class _LeaseKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LeaseKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LeaseKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LEASE_KIND_UNSPECIFIED: _LeaseKind.ValueType  # 0
+    """Never valid."""
+    LEASE_KIND_INTERACTIVE: _LeaseKind.ValueType  # 1
+    """A person's terminal is attached."""
+    LEASE_KIND_BACKGROUND: _LeaseKind.ValueType  # 2
+    """A runtime without a terminal."""
+    LEASE_KIND_LIFECYCLE: _LeaseKind.ValueType  # 3
+    """Between two runtimes: starting, stopping, handing over."""
+
+class LeaseKind(_LeaseKind, metaclass=_LeaseKindEnumTypeWrapper):
+    """Why somebody holds an agent and its conversation."""
+
+LEASE_KIND_UNSPECIFIED: LeaseKind.ValueType  # 0
+"""Never valid."""
+LEASE_KIND_INTERACTIVE: LeaseKind.ValueType  # 1
+"""A person's terminal is attached."""
+LEASE_KIND_BACKGROUND: LeaseKind.ValueType  # 2
+"""A runtime without a terminal."""
+LEASE_KIND_LIFECYCLE: LeaseKind.ValueType  # 3
+"""Between two runtimes: starting, stopping, handing over."""
+Global___LeaseKind: _TypeAlias = LeaseKind  # noqa: Y015
+
+@_typing.final
+class LaunchSettings(_message.Message):
+    """How an agent's program is started. An absent field is the program's own default; on a change it stays as it is, and an empty
+    text clears it. Texts are at most 4096 bytes together with their siblings' 16384.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CLASS_FIELD_NUMBER: _builtins.int
+    MODEL_FIELD_NUMBER: _builtins.int
+    EFFORT_FIELD_NUMBER: _builtins.int
+    SANDBOX_FIELD_NUMBER: _builtins.int
+    APPROVAL_FIELD_NUMBER: _builtins.int
+    SESSION_POLICY_FIELD_NUMBER: _builtins.int
+    CUSTOM_ARGUMENTS_FIELD_NUMBER: _builtins.int
+    INCLUDE_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    SET_INCLUDE_DIRECTORIES_FIELD_NUMBER: _builtins.int
+    CHECKOUT_ROOT_FIELD_NUMBER: _builtins.int
+    CAPTURE_FIELD_NUMBER: _builtins.int
+    TOOLS_PROFILE_FIELD_NUMBER: _builtins.int
+    DELIVER_WHEN_ACTIVE_FIELD_NUMBER: _builtins.int
+    model: _builtins.str
+    """The model's id; at most 128 bytes."""
+    effort: _builtins.str
+    """The reasoning effort; at most 32 bytes."""
+    sandbox: _builtins.str
+    """The sandbox, in the program's words; at most 64 bytes."""
+    approval: _builtins.str
+    """The approval policy, in the program's words; at most 64 bytes."""
+    session_policy: _builtins.str
+    """Whether a start resumes the conversation ("resume", also when absent) or begins a new one ("fresh")."""
+    custom_arguments: _builtins.str
+    """Further arguments, split as a POSIX shell would without expansion; what does not split is refused. At most 4096 bytes."""
+    set_include_directories: _builtins.bool
+    """True on a change that replaces include_directories, also by none."""
+    checkout_root: _builtins.str
+    """The checkout that the agent works on where it is not the workspace; absolute."""
+    capture: _builtins.str
+    """Whether its conversation is archived: "on", "off"; absent follows the home."""
+    tools_profile: _builtins.str
+    """Which MCP tools it is offered: "messaging" (also when absent), "tasks", "context", "files", "all", "off"."""
+    deliver_when_active: Global___DeliverWhenActive.ValueType
+    """What work does that arrives while it is in a turn."""
+    @_builtins.property
+    def include_directories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Further folders that the program may read, absolute; at most 16. Replaces the list where set_include_directories is true."""
+
+    def __init__(
+        self,
+        *,
+        model: _builtins.str | None = ...,
+        effort: _builtins.str | None = ...,
+        sandbox: _builtins.str | None = ...,
+        approval: _builtins.str | None = ...,
+        session_policy: _builtins.str | None = ...,
+        custom_arguments: _builtins.str | None = ...,
+        include_directories: _abc.Iterable[_builtins.str] | None = ...,
+        set_include_directories: _builtins.bool = ...,
+        checkout_root: _builtins.str | None = ...,
+        capture: _builtins.str | None = ...,
+        tools_profile: _builtins.str | None = ...,
+        deliver_when_active: Global___DeliverWhenActive.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_approval", b"_approval", "_capture", b"_capture", "_checkout_root", b"_checkout_root", "_class", b"_class", "_custom_arguments", b"_custom_arguments", "_effort", b"_effort", "_model", b"_model", "_sandbox", b"_sandbox", "_session_policy", b"_session_policy", "_tools_profile", b"_tools_profile", "approval", b"approval", "capture", b"capture", "checkout_root", b"checkout_root", "class", b"class", "custom_arguments", b"custom_arguments", "effort", b"effort", "model", b"model", "sandbox", b"sandbox", "session_policy", b"session_policy", "tools_profile", b"tools_profile"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_approval", b"_approval", "_capture", b"_capture", "_checkout_root", b"_checkout_root", "_class", b"_class", "_custom_arguments", b"_custom_arguments", "_effort", b"_effort", "_model", b"_model", "_sandbox", b"_sandbox", "_session_policy", b"_session_policy", "_tools_profile", b"_tools_profile", "approval", b"approval", "capture", b"capture", "checkout_root", b"checkout_root", "class", b"class", "custom_arguments", b"custom_arguments", "deliver_when_active", b"deliver_when_active", "effort", b"effort", "include_directories", b"include_directories", "model", b"model", "sandbox", b"sandbox", "session_policy", b"session_policy", "set_include_directories", b"set_include_directories", "tools_profile", b"tools_profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__approval: _TypeAlias = _typing.Literal["approval"]  # noqa: Y015
+    _WhichOneofArgType__approval: _TypeAlias = _typing.Literal["_approval", b"_approval"]  # noqa: Y015
+    _WhichOneofReturnType__capture: _TypeAlias = _typing.Literal["capture"]  # noqa: Y015
+    _WhichOneofArgType__capture: _TypeAlias = _typing.Literal["_capture", b"_capture"]  # noqa: Y015
+    _WhichOneofReturnType__checkout_root: _TypeAlias = _typing.Literal["checkout_root"]  # noqa: Y015
+    _WhichOneofArgType__checkout_root: _TypeAlias = _typing.Literal["_checkout_root", b"_checkout_root"]  # noqa: Y015
+    _WhichOneofReturnType__class: _TypeAlias = _typing.Literal["class"]  # noqa: Y015
+    _WhichOneofArgType__class: _TypeAlias = _typing.Literal["_class", b"_class"]  # noqa: Y015
+    _WhichOneofReturnType__custom_arguments: _TypeAlias = _typing.Literal["custom_arguments"]  # noqa: Y015
+    _WhichOneofArgType__custom_arguments: _TypeAlias = _typing.Literal["_custom_arguments", b"_custom_arguments"]  # noqa: Y015
+    _WhichOneofReturnType__effort: _TypeAlias = _typing.Literal["effort"]  # noqa: Y015
+    _WhichOneofArgType__effort: _TypeAlias = _typing.Literal["_effort", b"_effort"]  # noqa: Y015
+    _WhichOneofReturnType__model: _TypeAlias = _typing.Literal["model"]  # noqa: Y015
+    _WhichOneofArgType__model: _TypeAlias = _typing.Literal["_model", b"_model"]  # noqa: Y015
+    _WhichOneofReturnType__sandbox: _TypeAlias = _typing.Literal["sandbox"]  # noqa: Y015
+    _WhichOneofArgType__sandbox: _TypeAlias = _typing.Literal["_sandbox", b"_sandbox"]  # noqa: Y015
+    _WhichOneofReturnType__session_policy: _TypeAlias = _typing.Literal["session_policy"]  # noqa: Y015
+    _WhichOneofArgType__session_policy: _TypeAlias = _typing.Literal["_session_policy", b"_session_policy"]  # noqa: Y015
+    _WhichOneofReturnType__tools_profile: _TypeAlias = _typing.Literal["tools_profile"]  # noqa: Y015
+    _WhichOneofArgType__tools_profile: _TypeAlias = _typing.Literal["_tools_profile", b"_tools_profile"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__approval) -> _WhichOneofReturnType__approval | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__capture) -> _WhichOneofReturnType__capture | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__checkout_root) -> _WhichOneofReturnType__checkout_root | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__class) -> _WhichOneofReturnType__class | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__custom_arguments) -> _WhichOneofReturnType__custom_arguments | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__effort) -> _WhichOneofReturnType__effort | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__model) -> _WhichOneofReturnType__model | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__sandbox) -> _WhichOneofReturnType__sandbox | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__session_policy) -> _WhichOneofReturnType__session_policy | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tools_profile) -> _WhichOneofReturnType__tools_profile | None: ...
+
+Global___LaunchSettings: _TypeAlias = LaunchSettings  # noqa: Y015
+
+@_typing.final
+class AgentStatus(_message.Message):
+    """What is known of an agent's runtime."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STATE_FIELD_NUMBER: _builtins.int
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    TURN_ID_FIELD_NUMBER: _builtins.int
+    OBSERVED_AT_MS_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    state: Global___ObservedState.ValueType
+    """What was observed last."""
+    evidence: Global___EvidenceKind.ValueType
+    """What that rests on."""
+    detail: _builtins.str
+    """For people: what is asked for, what went wrong and what to do; at most 1024 bytes, never a body or a secret."""
+    turn_id: _builtins.str
+    """The exact turn in progress, where the provider names it; at most 128 bytes."""
+    observed_at_ms: _builtins.int
+    """When it was observed, Unix milliseconds, by the reporter's clock."""
+    generation: _builtins.int
+    """The life that was observed."""
+    sequence: _builtins.int
+    """Grows with each report of one life."""
+    def __init__(
+        self,
+        *,
+        state: Global___ObservedState.ValueType = ...,
+        evidence: Global___EvidenceKind.ValueType = ...,
+        detail: _builtins.str = ...,
+        turn_id: _builtins.str = ...,
+        observed_at_ms: _builtins.int = ...,
+        generation: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["detail", b"detail", "evidence", b"evidence", "generation", b"generation", "observed_at_ms", b"observed_at_ms", "sequence", b"sequence", "state", b"state", "turn_id", b"turn_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AgentStatus: _TypeAlias = AgentStatus  # noqa: Y015
+
+@_typing.final
+class Lease(_message.Message):
+    """A lease as it stands."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    FENCE_FIELD_NUMBER: _builtins.int
+    TERM_MS_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_MS_FIELD_NUMBER: _builtins.int
+    ACQUIRED_AT_MS_FIELD_NUMBER: _builtins.int
+    acquisition_id: _builtins.str
+    """UUID of this acquisition. It alone renews and releases."""
+    agent_id: _builtins.str
+    """The agent."""
+    conversation_id: _builtins.str
+    """The provider conversation that it covers; empty where none is bound."""
+    kind: Global___LeaseKind.ValueType
+    """Why it is held."""
+    holder: _builtins.str
+    """Who holds it, for people: at most 128 bytes."""
+    generation: _builtins.int
+    """The agent's generation when it was taken, or begun under it since."""
+    fence: _builtins.int
+    """Grows with every acquisition of this agent's lease."""
+    term_ms: _builtins.int
+    """How long it stands without a renewal, milliseconds."""
+    expires_at_ms: _builtins.int
+    """When it expires, Unix milliseconds. Time counts only while sessions runs: a start grants a whole term."""
+    acquired_at_ms: _builtins.int
+    """When it was taken, Unix milliseconds."""
+    def __init__(
+        self,
+        *,
+        acquisition_id: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        conversation_id: _builtins.str = ...,
+        kind: Global___LeaseKind.ValueType = ...,
+        holder: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        fence: _builtins.int = ...,
+        term_ms: _builtins.int = ...,
+        expires_at_ms: _builtins.int = ...,
+        acquired_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquired_at_ms", b"acquired_at_ms", "acquisition_id", b"acquisition_id", "agent_id", b"agent_id", "conversation_id", b"conversation_id", "expires_at_ms", b"expires_at_ms", "fence", b"fence", "generation", b"generation", "holder", b"holder", "kind", b"kind", "term_ms", b"term_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Lease: _TypeAlias = Lease  # noqa: Y015
+
 @_typing.final
 class Project(_message.Message):
     """A project: the scope of agent names and of record order."""
@@ -122,6 +488,10 @@ class Agent(_message.Message):
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
     REVISION_FIELD_NUMBER: _builtins.int
     STATE_FIELD_NUMBER: _builtins.int
+    DESIRED_FIELD_NUMBER: _builtins.int
+    LAUNCH_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """UUID."""
     project_id: _builtins.str
@@ -142,6 +512,18 @@ class Agent(_message.Message):
     """Directory revision of the last change to this agent."""
     state: Global___AgentState.ValueType
     """Whether it is being deleted."""
+    desired: Global___DesiredState.ValueType
+    """Whether a person wants it to run."""
+    conversation_id: _builtins.str
+    """The exact provider conversation, in the provider's words; empty where none is bound. Never the agent's UUID. At most 256 bytes."""
+    @_builtins.property
+    def launch(self) -> Global___LaunchSettings:
+        """How its program is started."""
+
+    @_builtins.property
+    def status(self) -> Global___AgentStatus:
+        """What was observed of its runtime. Not part of the directory stream, where it is absent."""
+
     def __init__(
         self,
         *,
@@ -155,10 +537,14 @@ class Agent(_message.Message):
         created_at_ms: _builtins.int = ...,
         revision: _builtins.int = ...,
         state: Global___AgentState.ValueType = ...,
+        desired: Global___DesiredState.ValueType = ...,
+        launch: Global___LaunchSettings | None = ...,
+        conversation_id: _builtins.str = ...,
+        status: Global___AgentStatus | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["launch", b"launch", "status", b"status"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "created_at_ms", b"created_at_ms", "generation", b"generation", "name", b"name", "project_id", b"project_id", "provider", b"provider", "revision", b"revision", "role", b"role", "state", b"state", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "conversation_id", b"conversation_id", "created_at_ms", b"created_at_ms", "desired", b"desired", "generation", b"generation", "launch", b"launch", "name", b"name", "project_id", b"project_id", "provider", b"provider", "revision", b"revision", "role", b"role", "state", b"state", "status", b"status", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -444,6 +830,8 @@ class CreateAgentRequest(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     PROVIDER_FIELD_NUMBER: _builtins.int
     WORKSPACE_FIELD_NUMBER: _builtins.int
+    LAUNCH_FIELD_NUMBER: _builtins.int
+    DESIRED_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """1 to 256 bytes."""
     project_id: _builtins.str
@@ -456,6 +844,12 @@ class CreateAgentRequest(_message.Message):
     """See Agent.provider."""
     workspace: _builtins.str
     """See Agent.workspace."""
+    desired: Global___DesiredState.ValueType
+    """Whether it is to run; unspecified: it lives by itself."""
+    @_builtins.property
+    def launch(self) -> Global___LaunchSettings:
+        """How its program is started."""
+
     def __init__(
         self,
         *,
@@ -465,10 +859,12 @@ class CreateAgentRequest(_message.Message):
         role: _common_pb2.Role.ValueType = ...,
         provider: _builtins.str = ...,
         workspace: _builtins.str = ...,
+        launch: Global___LaunchSettings | None = ...,
+        desired: Global___DesiredState.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["launch", b"launch"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "name", b"name", "project_id", b"project_id", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["desired", b"desired", "idempotency_key", b"idempotency_key", "launch", b"launch", "name", b"name", "project_id", b"project_id", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -630,6 +1026,8 @@ class UpdateAgentRequest(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     PROVIDER_FIELD_NUMBER: _builtins.int
     WORKSPACE_FIELD_NUMBER: _builtins.int
+    LAUNCH_FIELD_NUMBER: _builtins.int
+    DESIRED_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """1 to 256 bytes."""
     agent_id: _builtins.str
@@ -639,9 +1037,15 @@ class UpdateAgentRequest(_message.Message):
     role: _common_pb2.Role.ValueType
     """A new role; a credential minted earlier follows it."""
     provider: _builtins.str
-    """A new provider; empty clears."""
+    """A new provider; empty clears. It begins without a conversation; refused as lease_held while a runtime may be at work."""
     workspace: _builtins.str
     """A new workspace; empty clears."""
+    desired: Global___DesiredState.ValueType
+    """Whether it is to run; unspecified stays."""
+    @_builtins.property
+    def launch(self) -> Global___LaunchSettings:
+        """Launch settings to change; what is absent in it stays."""
+
     def __init__(
         self,
         *,
@@ -651,10 +1055,12 @@ class UpdateAgentRequest(_message.Message):
         role: _common_pb2.Role.ValueType | None = ...,
         provider: _builtins.str | None = ...,
         workspace: _builtins.str | None = ...,
+        launch: Global___LaunchSettings | None = ...,
+        desired: Global___DesiredState.ValueType = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_provider", b"_provider", "_role", b"_role", "_workspace", b"_workspace", "name", b"name", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_provider", b"_provider", "_role", b"_role", "_workspace", b"_workspace", "launch", b"launch", "name", b"name", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_provider", b"_provider", "_role", b"_role", "_workspace", b"_workspace", "agent_id", b"agent_id", "idempotency_key", b"idempotency_key", "name", b"name", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_name", b"_name", "_provider", b"_provider", "_role", b"_role", "_workspace", b"_workspace", "agent_id", b"agent_id", "desired", b"desired", "idempotency_key", b"idempotency_key", "launch", b"launch", "name", b"name", "provider", b"provider", "role", b"role", "workspace", b"workspace"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__name: _TypeAlias = _typing.Literal["name"]  # noqa: Y015
     _WhichOneofArgType__name: _TypeAlias = _typing.Literal["_name", b"_name"]  # noqa: Y015
@@ -822,22 +1228,28 @@ class BeginGenerationRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     AGENT_ID_FIELD_NUMBER: _builtins.int
     EXPECTED_GENERATION_FIELD_NUMBER: _builtins.int
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
     idempotency_key: _builtins.str
     """1 to 256 bytes."""
     agent_id: _builtins.str
     """The agent's UUID."""
     expected_generation: _builtins.int
     """The generation that the caller believes to be current; 0 does not check. A mismatch is refused as stale_generation."""
+    acquisition_id: _builtins.str
+    """The caller's lease: it must stand, and covers the new life. Empty where the caller holds none; refused as lease_held while
+    somebody else does.
+    """
     def __init__(
         self,
         *,
         idempotency_key: _builtins.str = ...,
         agent_id: _builtins.str = ...,
         expected_generation: _builtins.int = ...,
+        acquisition_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "expected_generation", b"expected_generation", "idempotency_key", b"idempotency_key"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_id", b"acquisition_id", "agent_id", b"agent_id", "expected_generation", b"expected_generation", "idempotency_key", b"idempotency_key"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1221,3 +1633,329 @@ class ConfirmRevisionResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ConfirmRevisionResponse: _TypeAlias = ConfirmRevisionResponse  # noqa: Y015
+
+@_typing.final
+class AcquireLeaseRequest(_message.Message):
+    """Asks for a lease."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    TERM_MS_FIELD_NUMBER: _builtins.int
+    EXPECTED_GENERATION_FIELD_NUMBER: _builtins.int
+    idempotency_key: _builtins.str
+    """1 to 256 bytes."""
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    kind: Global___LeaseKind.ValueType
+    """Why."""
+    holder: _builtins.str
+    """Who, for people: 1 to 128 bytes."""
+    term_ms: _builtins.int
+    """How long it stands without a renewal: 1000 to 1200000 ms; 0 means 30000."""
+    expected_generation: _builtins.int
+    """The generation that the caller believes to be current; 0 does not check. A mismatch is refused as stale_generation."""
+    def __init__(
+        self,
+        *,
+        idempotency_key: _builtins.str = ...,
+        agent_id: _builtins.str = ...,
+        kind: Global___LeaseKind.ValueType = ...,
+        holder: _builtins.str = ...,
+        term_ms: _builtins.int = ...,
+        expected_generation: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "expected_generation", b"expected_generation", "holder", b"holder", "idempotency_key", b"idempotency_key", "kind", b"kind", "term_ms", b"term_ms"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireLeaseRequest: _TypeAlias = AcquireLeaseRequest  # noqa: Y015
+
+@_typing.final
+class AcquireLeaseResponse(_message.Message):
+    """A lease taken. Refused as lease_held, with holder, kind and expiry, while another stands on the agent or on its conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    duplicate: _builtins.bool
+    """True where an earlier call with this key took it and it still stands."""
+    @_builtins.property
+    def lease(self) -> Global___Lease:
+        """The lease."""
+
+    def __init__(
+        self,
+        *,
+        lease: Global___Lease | None = ...,
+        duplicate: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["duplicate", b"duplicate", "lease", b"lease"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcquireLeaseResponse: _TypeAlias = AcquireLeaseResponse  # noqa: Y015
+
+@_typing.final
+class RenewLeaseRequest(_message.Message):
+    """Names a lease to renew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    acquisition_id: _builtins.str
+    """The acquisition."""
+    kind: Global___LeaseKind.ValueType
+    """A new kind, where it changes; unspecified stays."""
+    def __init__(
+        self,
+        *,
+        acquisition_id: _builtins.str = ...,
+        kind: Global___LeaseKind.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_id", b"acquisition_id", "kind", b"kind"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewLeaseRequest: _TypeAlias = RenewLeaseRequest  # noqa: Y015
+
+@_typing.final
+class RenewLeaseResponse(_message.Message):
+    """A renewed lease. Refused as lease_lost where it has expired, was released or has a successor."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lease(self) -> Global___Lease:
+        """The lease."""
+
+    def __init__(
+        self,
+        *,
+        lease: Global___Lease | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lease", b"lease"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RenewLeaseResponse: _TypeAlias = RenewLeaseResponse  # noqa: Y015
+
+@_typing.final
+class ReleaseLeaseRequest(_message.Message):
+    """Names a lease to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
+    acquisition_id: _builtins.str
+    """The acquisition."""
+    def __init__(
+        self,
+        *,
+        acquisition_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_id", b"acquisition_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseLeaseRequest: _TypeAlias = ReleaseLeaseRequest  # noqa: Y015
+
+@_typing.final
+class ReleaseLeaseResponse(_message.Message):
+    """A lease ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RELEASED_FIELD_NUMBER: _builtins.int
+    released: _builtins.bool
+    """False where it had ended before."""
+    def __init__(
+        self,
+        *,
+        released: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["released", b"released"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleaseLeaseResponse: _TypeAlias = ReleaseLeaseResponse  # noqa: Y015
+
+@_typing.final
+class ListLeasesRequest(_message.Message):
+    """Asks for the leases that stand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """Only this agent's; empty means all, at most 500."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLeasesRequest: _TypeAlias = ListLeasesRequest  # noqa: Y015
+
+@_typing.final
+class ListLeasesResponse(_message.Message):
+    """The leases that stand."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LEASES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def leases(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lease]:
+        """Oldest first."""
+
+    def __init__(
+        self,
+        *,
+        leases: _abc.Iterable[Global___Lease] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["leases", b"leases"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLeasesResponse: _TypeAlias = ListLeasesResponse  # noqa: Y015
+
+@_typing.final
+class ReportStatusRequest(_message.Message):
+    """What was observed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
+    STATUS_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    acquisition_id: _builtins.str
+    """The lease under which it runs; empty only for OBSERVED_STATE_OFF and OBSERVED_STATE_ERROR of a life that has ended."""
+    @_builtins.property
+    def status(self) -> Global___AgentStatus:
+        """The observation; its generation is the agent's current one."""
+
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        acquisition_id: _builtins.str = ...,
+        status: Global___AgentStatus | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["status", b"status"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_id", b"acquisition_id", "agent_id", b"agent_id", "status", b"status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportStatusRequest: _TypeAlias = ReportStatusRequest  # noqa: Y015
+
+@_typing.final
+class ReportStatusResponse(_message.Message):
+    """A recorded observation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGED_FIELD_NUMBER: _builtins.int
+    changed: _builtins.bool
+    """False where the very same report stood already."""
+    def __init__(
+        self,
+        *,
+        changed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changed", b"changed"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReportStatusResponse: _TypeAlias = ReportStatusResponse  # noqa: Y015
+
+@_typing.final
+class SetConversationRequest(_message.Message):
+    """Names a conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_ID_FIELD_NUMBER: _builtins.int
+    ACQUISITION_ID_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    CONVERSATION_ID_FIELD_NUMBER: _builtins.int
+    REPLACE_FIELD_NUMBER: _builtins.int
+    agent_id: _builtins.str
+    """The agent's UUID."""
+    acquisition_id: _builtins.str
+    """The lease."""
+    generation: _builtins.int
+    """The generation that holds it."""
+    conversation_id: _builtins.str
+    """The provider conversation; empty clears. Another than the bound one is refused as conversation_conflict unless replace is true."""
+    replace: _builtins.bool
+    """True where the bound one is left on purpose: a person asked for a new conversation."""
+    def __init__(
+        self,
+        *,
+        agent_id: _builtins.str = ...,
+        acquisition_id: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        conversation_id: _builtins.str = ...,
+        replace: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acquisition_id", b"acquisition_id", "agent_id", b"agent_id", "conversation_id", b"conversation_id", "generation", b"generation", "replace", b"replace"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetConversationRequest: _TypeAlias = SetConversationRequest  # noqa: Y015
+
+@_typing.final
+class SetConversationResponse(_message.Message):
+    """A bound conversation."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    AGENT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def agent(self) -> Global___Agent:
+        """The agent after the change."""
+
+    def __init__(
+        self,
+        *,
+        agent: Global___Agent | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetConversationResponse: _TypeAlias = SetConversationResponse  # noqa: Y015

@@ -92,6 +92,36 @@ class SessionsServiceStub:
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationRequest.SerializeToString,
                 response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationResponse.FromString,
                 _registered_method=True)
+        self.AcquireLease = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/AcquireLease',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseResponse.FromString,
+                _registered_method=True)
+        self.RenewLease = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/RenewLease',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseResponse.FromString,
+                _registered_method=True)
+        self.ReleaseLease = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/ReleaseLease',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseResponse.FromString,
+                _registered_method=True)
+        self.ListLeases = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/ListLeases',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesResponse.FromString,
+                _registered_method=True)
+        self.ReportStatus = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/ReportStatus',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusResponse.FromString,
+                _registered_method=True)
+        self.SetConversation = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/SetConversation',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationResponse.FromString,
+                _registered_method=True)
         self.ListCredentials = channel.unary_unary(
                 '/fencepost.sessions.v1.SessionsService/ListCredentials',
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListCredentialsRequest.SerializeToString,
@@ -166,21 +196,24 @@ class SessionsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListAgents(self, request, context):
-        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order.
+        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+        conversation are shown to the operator and to the agent itself.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetAgent(self, request, context):
-        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused.
+        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+        conversation as in ListAgents.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateAgent(self, request, context):
-        """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator.
+        """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
+        Operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -205,6 +238,49 @@ class SessionsServiceServicer:
     def BeginGeneration(self, request, context):
         """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
         MailboxService.OpenGeneration next, before anything is launched. Operator or service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcquireLease(self, request, context):
+        """Takes the lease on an agent and its conversation: at most one stands at a time. Service "providers", or the operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RenewLease(self, request, context):
+        """Puts the expiry of a lease off by its term. Never revives one that has expired or been succeeded. Its holder.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReleaseLease(self, request, context):
+        """Ends a lease. Harmless where it has ended; never ends a successor's. Its holder, after its child was joined.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLeases(self, request, context):
+        """Lists leases that stand. Operator, service.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ReportStatus(self, request, context):
+        """Records what was observed of an agent's runtime. Ordered by generation, then sequence: an older report changes nothing and is
+        refused. Under the lease of its generation. Service "providers".
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetConversation(self, request, context):
+        """Binds the exact provider conversation to an agent, or clears it for a new one. Under the lease. Service "providers".
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -309,6 +385,36 @@ def add_SessionsServiceServicer_to_server(servicer, server):
                     servicer.BeginGeneration,
                     request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationRequest.FromString,
                     response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationResponse.SerializeToString,
+            ),
+            'AcquireLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcquireLease,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseResponse.SerializeToString,
+            ),
+            'RenewLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.RenewLease,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseResponse.SerializeToString,
+            ),
+            'ReleaseLease': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReleaseLease,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseResponse.SerializeToString,
+            ),
+            'ListLeases': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLeases,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesResponse.SerializeToString,
+            ),
+            'ReportStatus': grpc.unary_unary_rpc_method_handler(
+                    servicer.ReportStatus,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusResponse.SerializeToString,
+            ),
+            'SetConversation': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetConversation,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationResponse.SerializeToString,
             ),
             'ListCredentials': grpc.unary_unary_rpc_method_handler(
                     servicer.ListCredentials,
@@ -641,6 +747,168 @@ class SessionsService:
             '/fencepost.sessions.v1.SessionsService/BeginGeneration',
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationRequest.SerializeToString,
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.BeginGenerationResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcquireLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/AcquireLease',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.AcquireLeaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RenewLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/RenewLease',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.RenewLeaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReleaseLease(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/ReleaseLease',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReleaseLeaseResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLeases(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/ListLeases',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListLeasesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ReportStatus(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/ReportStatus',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ReportStatusResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetConversation(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/SetConversation',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.SetConversationResponse.FromString,
             options,
             channel_credentials,
             insecure,

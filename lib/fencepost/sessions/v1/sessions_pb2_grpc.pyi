@@ -47,11 +47,17 @@ class SessionsServiceStub:
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]
-    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+    conversation are shown to the operator and to the agent itself.
+    """
     GetAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.GetAgentRequest, _sessions_pb2.GetAgentResponse]
-    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+    conversation as in ListAgents.
+    """
     UpdateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]
-    """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+    """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
+    Operator.
+    """
     DeleteAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.DeleteAgentRequest, _sessions_pb2.DeleteAgentResponse]
     """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
     answers how far that has come. Operator.
@@ -64,6 +70,20 @@ class SessionsServiceStub:
     """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
     MailboxService.OpenGeneration next, before anything is launched. Operator or service.
     """
+    AcquireLease: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.AcquireLeaseRequest, _sessions_pb2.AcquireLeaseResponse]
+    """Takes the lease on an agent and its conversation: at most one stands at a time. Service "providers", or the operator."""
+    RenewLease: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.RenewLeaseRequest, _sessions_pb2.RenewLeaseResponse]
+    """Puts the expiry of a lease off by its term. Never revives one that has expired or been succeeded. Its holder."""
+    ReleaseLease: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ReleaseLeaseRequest, _sessions_pb2.ReleaseLeaseResponse]
+    """Ends a lease. Harmless where it has ended; never ends a successor's. Its holder, after its child was joined."""
+    ListLeases: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListLeasesRequest, _sessions_pb2.ListLeasesResponse]
+    """Lists leases that stand. Operator, service."""
+    ReportStatus: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ReportStatusRequest, _sessions_pb2.ReportStatusResponse]
+    """Records what was observed of an agent's runtime. Ordered by generation, then sequence: an older report changes nothing and is
+    refused. Under the lease of its generation. Service "providers".
+    """
+    SetConversation: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.SetConversationRequest, _sessions_pb2.SetConversationResponse]
+    """Binds the exact provider conversation to an agent, or clears it for a new one. Under the lease. Service "providers"."""
     ListCredentials: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListCredentialsRequest, _sessions_pb2.ListCredentialsResponse]
     """Lists credentials without secrets. Operator."""
     RevokeCredential: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.RevokeCredentialRequest, _sessions_pb2.RevokeCredentialResponse]
@@ -96,11 +116,17 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     CreateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]  # type: ignore[assignment]
-    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+    """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+    conversation are shown to the operator and to the agent itself.
+    """
     GetAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.GetAgentRequest, _sessions_pb2.GetAgentResponse]  # type: ignore[assignment]
-    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+    """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+    conversation as in ListAgents.
+    """
     UpdateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.UpdateAgentRequest, _sessions_pb2.UpdateAgentResponse]  # type: ignore[assignment]
-    """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+    """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
+    Operator.
+    """
     DeleteAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.DeleteAgentRequest, _sessions_pb2.DeleteAgentResponse]  # type: ignore[assignment]
     """Begins to delete an agent: it gets no authority any more, and mailbox closes and erases its mail. Asking again with any key
     answers how far that has come. Operator.
@@ -113,6 +139,20 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
     MailboxService.OpenGeneration next, before anything is launched. Operator or service.
     """
+    AcquireLease: _aio.UnaryUnaryMultiCallable[_sessions_pb2.AcquireLeaseRequest, _sessions_pb2.AcquireLeaseResponse]  # type: ignore[assignment]
+    """Takes the lease on an agent and its conversation: at most one stands at a time. Service "providers", or the operator."""
+    RenewLease: _aio.UnaryUnaryMultiCallable[_sessions_pb2.RenewLeaseRequest, _sessions_pb2.RenewLeaseResponse]  # type: ignore[assignment]
+    """Puts the expiry of a lease off by its term. Never revives one that has expired or been succeeded. Its holder."""
+    ReleaseLease: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ReleaseLeaseRequest, _sessions_pb2.ReleaseLeaseResponse]  # type: ignore[assignment]
+    """Ends a lease. Harmless where it has ended; never ends a successor's. Its holder, after its child was joined."""
+    ListLeases: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListLeasesRequest, _sessions_pb2.ListLeasesResponse]  # type: ignore[assignment]
+    """Lists leases that stand. Operator, service."""
+    ReportStatus: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ReportStatusRequest, _sessions_pb2.ReportStatusResponse]  # type: ignore[assignment]
+    """Records what was observed of an agent's runtime. Ordered by generation, then sequence: an older report changes nothing and is
+    refused. Under the lease of its generation. Service "providers".
+    """
+    SetConversation: _aio.UnaryUnaryMultiCallable[_sessions_pb2.SetConversationRequest, _sessions_pb2.SetConversationResponse]  # type: ignore[assignment]
+    """Binds the exact provider conversation to an agent, or clears it for a new one. Under the lease. Service "providers"."""
     ListCredentials: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListCredentialsRequest, _sessions_pb2.ListCredentialsResponse]  # type: ignore[assignment]
     """Lists credentials without secrets. Operator."""
     RevokeCredential: _aio.UnaryUnaryMultiCallable[_sessions_pb2.RevokeCredentialRequest, _sessions_pb2.RevokeCredentialResponse]  # type: ignore[assignment]
@@ -178,7 +218,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.ListAgentsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.ListAgentsResponse, _abc.Awaitable[_sessions_pb2.ListAgentsResponse]]:
-        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order."""
+        """Lists agents: an agent sees its own project, the operator the project asked for or all. Name order. Launch settings and
+        conversation are shown to the operator and to the agent itself.
+        """
 
     @_abc_1.abstractmethod
     def GetAgent(
@@ -186,7 +228,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.GetAgentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.GetAgentResponse, _abc.Awaitable[_sessions_pb2.GetAgentResponse]]:
-        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused."""
+        """Shows one agent by exact name or UUID. Agents find only their own project's; ambiguity is refused. Launch settings and
+        conversation as in ListAgents.
+        """
 
     @_abc_1.abstractmethod
     def UpdateAgent(
@@ -194,7 +238,9 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.UpdateAgentRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.UpdateAgentResponse, _abc.Awaitable[_sessions_pb2.UpdateAgentResponse]]:
-        """Changes name, role, provider or workspace of an agent. A released name is quarantined for 60 s. Operator."""
+        """Changes an agent: name, role, provider, workspace, launch settings, whether it is to run. A released name is quarantined for 60 s.
+        Operator.
+        """
 
     @_abc_1.abstractmethod
     def DeleteAgent(
@@ -225,6 +271,56 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         """Begins the next life of an agent: raises its generation by one, writes a new credential to the agent's file. Whoever calls this calls
         MailboxService.OpenGeneration next, before anything is launched. Operator or service.
         """
+
+    @_abc_1.abstractmethod
+    def AcquireLease(
+        self,
+        request: _sessions_pb2.AcquireLeaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.AcquireLeaseResponse, _abc.Awaitable[_sessions_pb2.AcquireLeaseResponse]]:
+        """Takes the lease on an agent and its conversation: at most one stands at a time. Service "providers", or the operator."""
+
+    @_abc_1.abstractmethod
+    def RenewLease(
+        self,
+        request: _sessions_pb2.RenewLeaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.RenewLeaseResponse, _abc.Awaitable[_sessions_pb2.RenewLeaseResponse]]:
+        """Puts the expiry of a lease off by its term. Never revives one that has expired or been succeeded. Its holder."""
+
+    @_abc_1.abstractmethod
+    def ReleaseLease(
+        self,
+        request: _sessions_pb2.ReleaseLeaseRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.ReleaseLeaseResponse, _abc.Awaitable[_sessions_pb2.ReleaseLeaseResponse]]:
+        """Ends a lease. Harmless where it has ended; never ends a successor's. Its holder, after its child was joined."""
+
+    @_abc_1.abstractmethod
+    def ListLeases(
+        self,
+        request: _sessions_pb2.ListLeasesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.ListLeasesResponse, _abc.Awaitable[_sessions_pb2.ListLeasesResponse]]:
+        """Lists leases that stand. Operator, service."""
+
+    @_abc_1.abstractmethod
+    def ReportStatus(
+        self,
+        request: _sessions_pb2.ReportStatusRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.ReportStatusResponse, _abc.Awaitable[_sessions_pb2.ReportStatusResponse]]:
+        """Records what was observed of an agent's runtime. Ordered by generation, then sequence: an older report changes nothing and is
+        refused. Under the lease of its generation. Service "providers".
+        """
+
+    @_abc_1.abstractmethod
+    def SetConversation(
+        self,
+        request: _sessions_pb2.SetConversationRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.SetConversationResponse, _abc.Awaitable[_sessions_pb2.SetConversationResponse]]:
+        """Binds the exact provider conversation to an agent, or clears it for a new one. Under the lease. Service "providers"."""
 
     @_abc_1.abstractmethod
     def ListCredentials(

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_mailbox.domain.bindings import ENDED, Binding, BindingState, Turn
 from fencepost_mailbox.domain.delivery import Event
 from fencepost_mailbox.domain.refusals import (
     ConflictingOutcome,
+    InvalidBinding,
     InvalidLimit,
     InvalidState,
     StaleClaim,
@@ -25,6 +27,7 @@ from fencepost_mailbox.domain.values import (
     CLAIM_TERM_MS_MAX,
     CLAIM_TERM_MS_MIN,
     RELEASES_MAX,
+    WORK,
     Answer,
     Kind,
 )
@@ -178,19 +181,38 @@ def check_floor(generation: int, floor: int) -> bool:
     return generation > floor
 
 
-def judge_finish(claim: Claim, outcome: Outcome, *, kind: Kind, answer: Answer) -> bool:
+def judge_finish(
+    claim: Claim,
+    outcome: Outcome,
+    *,
+    kind: Kind,
+    answer: Answer,
+    turn: Turn | None = None,
+    bound: Binding | None = None,
+) -> bool:
     """Return True where the outcome is to be written, False where it stands already.
 
+    `turn` is what an acceptance binds, `bound` what stands bound under the claim. Once a turn is bound its acceptance
+    is known for good: only how the turn ended is still open.
+
     Raises:
-        InvalidState: the outcome does not fit the record's kind (only requests are accepted or fail, only context
-            becomes visible).
+        InvalidState: the outcome does not fit the record's kind (only work is accepted or fails, only context becomes
+            visible).
+        InvalidBinding: a turn is told with another outcome than accepted.
         StaleClaim: the claim was released.
         ConflictingOutcome: another outcome is known; what is known cannot be demoted.
     """
     fits = _KINDS[outcome]
-    if fits is not None and fits is not (kind is Kind.REQUEST):
+    if fits is not None and fits is not (kind in WORK):
         raise InvalidState(f"a {kind.name.lower()} cannot be reported {outcome.name.lower()}; nothing was written")
+    if turn is not None and outcome is not Outcome.ACCEPTED:
+        raise InvalidBinding("only an accepted claim binds a turn; nothing was written")
+    known = None if bound is None else bound.turn
+    if bound is not None and _settled_by_binding(bound, outcome, turn):
+        return False
     if claim.state is STATE_OF[outcome]:
+        if outcome is Outcome.ACCEPTED and known != turn:
+            raise _conflict(claim)
         return False
     if claim.state is ClaimState.RELEASED:
         raise StaleClaim("the claim was released before; nothing was written")
@@ -198,11 +220,28 @@ def judge_finish(claim: Claim, outcome: Outcome, *, kind: Kind, answer: Answer) 
         outcome is Outcome.UNCERTAIN and claim.state is ClaimState.ACCEPTED and answer is not Answer.OPEN
     )
     if claim.state not in RECORDABLE[outcome] or lost_after_answer:
-        raise ConflictingOutcome(
-            f"the claim is already {claim.state.name.lower()}; nothing was written",
-            state={"claim": claim.state.name.lower()},
-        )
+        raise _conflict(claim)
     return True
+
+
+def _settled_by_binding(bound: Binding, outcome: Outcome, turn: Turn | None) -> bool:
+    """Tell whether a bound claim says the outcome already; False where sight of the turn may still be lost."""
+    if outcome is Outcome.ACCEPTED and bound.turn == turn:
+        return True
+    if outcome is Outcome.UNCERTAIN and bound.state not in ENDED:
+        return bound.state is BindingState.UNCERTAIN
+    raise ConflictingOutcome(
+        "the provider's turn that took this is known; nothing was written",
+        hint="Tell how that turn ended with RecordOutcome.",
+        state={"binding": bound.state.name.lower()},
+    )
+
+
+def _conflict(claim: Claim) -> ConflictingOutcome:
+    return ConflictingOutcome(
+        f"the claim is already {claim.state.name.lower()}; nothing was written",
+        state={"claim": claim.state.name.lower()},
+    )
 
 
 def judge_release(claim: Claim) -> bool:
@@ -228,11 +267,12 @@ def over_release_cap(releases: int) -> bool:
     return releases >= RELEASES_MAX
 
 
-def loses_sight(claim: Claim, *, answer: Answer) -> bool:
+def loses_sight(claim: Claim, *, answer: Answer, bound: Binding | None = None) -> bool:
     """Tell whether a newer generation or incarnation turns the claim uncertain.
 
-    Held ones, and accepted ones without an answer.
+    Held ones, and accepted ones without an answer whose turn is not known to have ended.
     """
     if claim.state is ClaimState.HELD:
         return True
-    return claim.state is ClaimState.ACCEPTED and answer is Answer.OPEN
+    ended = bound is not None and bound.state in ENDED
+    return claim.state is ClaimState.ACCEPTED and answer is Answer.OPEN and not ended

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fencepost_mailbox.domain.refusals import InvalidState
-from fencepost_mailbox.domain.values import Delivery, Kind
+from fencepost_mailbox.domain.values import WORK, Delivery, Kind
 
 
 class Event(enum.Enum):
@@ -23,7 +23,8 @@ class Event(enum.Enum):
     LOSE_SIGHT = "lose_sight"
 
 
-# M072 M075 M090 M092: one reader at most gets a request as new work; an uncertain one never becomes pending again.
+# M072 M075 M090 M092: one reader at most gets work as new; an uncertain one never becomes pending again. Prompts move
+# as requests do.
 REQUEST: Final[Mapping[tuple[Delivery, Event], Delivery]] = MappingProxyType(
     {
         (Delivery.PENDING, Event.RECEIVE): Delivery.RECEIVER,
@@ -57,7 +58,7 @@ CONTEXT: Final[Mapping[tuple[Delivery, Event], Delivery]] = MappingProxyType(
 
 def admitted(kind: Kind) -> Delivery:
     """Return where a record of `kind` stands when it has just been admitted."""
-    return Delivery.PENDING if kind is Kind.REQUEST else Delivery.STORED
+    return Delivery.PENDING if kind in WORK else Delivery.STORED
 
 
 def advance(kind: Kind, delivery: Delivery, event: Event) -> Delivery:
@@ -66,7 +67,7 @@ def advance(kind: Kind, delivery: Delivery, event: Event) -> Delivery:
     Raises:
         InvalidState: the pair is not in the table of its kind.
     """
-    table = REQUEST if kind is Kind.REQUEST else CONTEXT
+    table = REQUEST if kind in WORK else CONTEXT
     target = table.get((delivery, event))
     if target is None:
         raise InvalidState(

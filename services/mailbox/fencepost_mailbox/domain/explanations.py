@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from fencepost_mailbox.domain.values import Answer, Delivery, Kind, Reader, Record
+from fencepost_mailbox.domain.bindings import BindingState
+from fencepost_mailbox.domain.values import WORK, Answer, Delivery, Kind, Reader, Record
 
 _DELIVERY: Final[Mapping[Delivery, str]] = MappingProxyType(
     {
@@ -22,28 +23,57 @@ _DELIVERY: Final[Mapping[Delivery, str]] = MappingProxyType(
     }
 )
 
+_TURN: Final[Mapping[BindingState, str]] = MappingProxyType(
+    {
+        BindingState.BOUND: "The turn that took it runs, as far as is known.",
+        BindingState.OUTCOME_RECORDED: "The turn that took it has ended.",
+        BindingState.PUBLISHED: "The turn that took it has ended.",
+        BindingState.UNCERTAIN: "The turn that took it was lost from sight.",
+    }
+)
+
+_READER: Final[Mapping[Reader, str]] = MappingProxyType(
+    {
+        Reader.NONE: "Its recipient has never read its mailbox: check that the agent runs and is connected.",
+        Reader.MANUAL: "Its recipient reads when it calls receive or wait; while idle it does not wake.",
+        Reader.OFF: "A person has switched its recipient off: it is held until that changes.",
+    }
+)
+
 _UNREAD: Final = frozenset({Delivery.PENDING, Delivery.STORED})
 
 
-def summary(record: Record, *, reader: Reader, answered_by: str) -> str:
-    """Return the sentence. `answered_by` names the reply's origin where there is a reply."""
+def summary(
+    record: Record, *, reader: Reader, answered_by: str, bound: BindingState | None = None, left_out: int = 0
+) -> str:
+    """Return the sentence.
+
+    `answered_by` names the reply's origin where there is a reply, `bound` is the state of the turn that took it,
+    `left_out` how many of its facts are not shown.
+    """
     words = [f"The {record.kind.name.lower()} is {_DELIVERY[record.delivery]}."]
-    if record.delivery in _UNREAD and record.answer is not Answer.ANSWERED:
-        if reader is Reader.NONE:
-            words.append("Its recipient has never read its mailbox: check that the agent runs and is connected.")
-        elif reader is Reader.MANUAL:
-            words.append("Its recipient reads when it calls receive or wait; while idle it does not wake.")
-    if record.kind is Kind.REQUEST:
-        if record.answer is Answer.OPEN:
-            words.append("It has no answer yet.")
-        elif record.answer is Answer.ANSWERED:
-            words.append(f"It is answered by {answered_by}.")
-        else:
-            words.append("Its sender took it back.")
+    if record.delivery in _UNREAD and record.answer in (Answer.NONE, Answer.OPEN) and reader in _READER:
+        words.append(_READER[reader])
+    if bound is not None:
+        words.append(_TURN[bound])
+    if record.kind in WORK:
+        words.append(_answered(record, answered_by))
     if record.delivery is Delivery.UNCERTAIN and record.answer is Answer.OPEN:
-        words.append(
-            "A late proof, the recipient's reply or the operator settles it; do not send it again before that."
-        )
+        reply = "" if record.kind is Kind.PROMPT else "the recipient's reply "
+        words.append(f"A late proof, {reply}or the operator settles it; do not send it again before that.")
     if record.acknowledged:
         words.append("Its recipient has acknowledged it.")
+    if left_out:
+        words.append(f"{left_out} older facts are not shown.")
     return " ".join(words)
+
+
+def _answered(record: Record, answered_by: str) -> str:
+    if record.answer is Answer.OPEN:
+        return "It has no answer yet."
+    if record.answer is Answer.CLOSED:
+        return "It is closed without final words: its facts say why."
+    if record.answer is Answer.ANSWERED:
+        prompt = record.kind is Kind.PROMPT
+        return "The final words of that turn answer it." if prompt else f"It is answered by {answered_by}."
+    return "Its sender took it back."

@@ -5,7 +5,7 @@ One derivation, stored beside the record.
 
 from __future__ import annotations
 
-from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
+from fencepost_mailbox.domain.values import WORK, Answer, Delivery, Inbox, Kind
 
 
 def place(*, kind: Kind, delivery: Delivery, answer: Answer, exposed: bool, acknowledged: bool) -> Inbox:
@@ -13,9 +13,11 @@ def place(*, kind: Kind, delivery: Delivery, answer: Answer, exposed: bool, ackn
 
     A wait ends when something is FRESH (M007): exactly what receive without a cursor would show. What was carried into
     the conversation is AWAY (DECISIONS M007 M038). An uncertain record stays readable (M107); a settled request is
-    never shown as new (M072).
+    never shown as new (M072). A prompt that was read for itself is closed by that and shown until it is acknowledged.
     """
-    if kind is Kind.REQUEST:
+    if kind is Kind.PROMPT and delivery is Delivery.RECEIVER:
+        return Inbox.SEEN if acknowledged else Inbox.FRESH
+    if kind in WORK:
         if delivery is Delivery.PENDING:
             return Inbox.FRESH if answer is Answer.OPEN else Inbox.AWAY
         if delivery not in (Delivery.RECEIVER, Delivery.UNCERTAIN):

@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from json.encoder import encode_basestring
 from typing import Final
 
-from fencepost_mailbox.domain.refusals import InvalidLimit, InvalidTimeout
+from fencepost_mailbox.domain.refusals import InvalidCursor, InvalidLimit, InvalidTimeout
 from fencepost_mailbox.domain.values import PAGE_BODY_BYTES_MAX, PAGE_BYTES_MAX, PAGE_RECORDS_MAX, WAIT_MS_MAX, Record
 
 # What a record costs beside its body in the widest JSON form that a client is given: ids, names, states, times.
 RECORD_OVERHEAD_BYTES: Final = 640
+# Any number of so many digits is one that a database has room for.
+PAGE_TOKEN_DIGITS_MAX: Final = 18
 
 
 def check_limit(limit: int) -> int:
@@ -44,6 +46,19 @@ def check_timeout(timeout_ms: int) -> int:
     if not 0 <= timeout_ms <= WAIT_MS_MAX:
         raise InvalidTimeout(f"timeout_ms must be 0 to {WAIT_MS_MAX}; nothing was read")
     return timeout_ms
+
+
+def page_number(token: str) -> int:
+    """Return the number that a page token stands for.
+
+    Raises:
+        InvalidCursor: it is malformed.
+    """
+    if not token.isascii() or not token.isdigit() or len(token) > PAGE_TOKEN_DIGITS_MAX:
+        raise InvalidCursor(
+            "the page token is malformed; nothing was read", hint="Begin the listing again without one."
+        )
+    return int(token)
 
 
 def json_bytes(body: bytes) -> int:

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost_mailbox.domain import delivery, inbox
-from fencepost_mailbox.domain.values import Answer, Completion, Kind, Origin, Record, ReplyStatus
+from fencepost_mailbox.domain.values import WORK, Answer, Completion, Kind, Origin, Record, ReplyStatus
 
 
 def new_record(
@@ -23,10 +23,11 @@ def new_record(
     parent_id: bytes | None = None,
     status: ReplyStatus = ReplyStatus.NONE,
     completion: Completion = Completion.NONE,
+    hops: int = 0,
 ) -> Record:
     """Return a record that has just been admitted."""
     state = delivery.admitted(kind)
-    answer = Answer.OPEN if kind is Kind.REQUEST else Answer.NONE
+    answer = Answer.OPEN if kind in WORK else Answer.NONE
     return Record(
         sequence=sequence,
         record_id=record_id,
@@ -49,6 +50,7 @@ def new_record(
         claim_token=None,
         claim_generation=0,
         releases=0,
+        hops=hops,
     )
 
 

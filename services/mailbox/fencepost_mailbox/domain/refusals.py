@@ -140,6 +140,30 @@ class ConflictingOutcome(MailboxRefusal):
     reason = "conflicting_outcome"
 
 
+class StaleBinding(MailboxRefusal):
+    """No such turn is bound under the claim."""
+
+    reason = "stale_binding"
+
+
+class InvalidBinding(MailboxRefusal):
+    """The turn is not named as a turn must be, or where none can be bound."""
+
+    reason = "invalid_binding"
+
+
+class NotPending(MailboxRefusal):
+    """Somebody may have seen the request already, or it is settled."""
+
+    reason = "not_pending"
+
+
+class HopLimit(MailboxRefusal):
+    """Too many requests of agents led to this one."""
+
+    reason = "hop_limit"
+
+
 class InvalidState(MailboxRefusal):
     """The event is not possible from the state the record is in."""
 

@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Final
 
 from fencepost_mailbox.domain.refusals import InvalidLimit, InvalidMessage, InvalidTarget
-from fencepost_mailbox.domain.values import BODY_BYTES_MAX, EVIDENCE_BYTES_MAX
+from fencepost_mailbox.domain.values import BODY_BYTES_MAX, EVIDENCE_BYTES_MAX, NOTE_BYTES_MAX, Kind
+
+PREFIX: Final[Mapping[Kind, str]] = MappingProxyType(
+    {
+        Kind.INFORMATION: "inf_",
+        Kind.REQUEST: "ask_",
+        Kind.REPLY: "rep_",
+        Kind.NOTICE: "ntc_",
+        Kind.PROMPT: "prm_",
+    }
+)
 
 TARGET_CHARACTERS_MAX: Final = 64
 # What is refused is not remembered.
@@ -46,6 +58,22 @@ def check_evidence(text: str, field: str) -> str:
     if not 1 <= len(text.encode("utf-8", "replace")) <= EVIDENCE_BYTES_MAX:
         raise InvalidLimit(f"{field} has 1 to {EVIDENCE_BYTES_MAX} bytes; nothing was written")
     return text
+
+
+def check_note(note: str) -> str:
+    """Return `note`.
+
+    Raises:
+        InvalidLimit: it has more than NOTE_BYTES_MAX bytes.
+    """
+    if len(note.encode("utf-8", "replace")) > NOTE_BYTES_MAX:
+        raise InvalidLimit(f"note has at most {NOTE_BYTES_MAX} bytes; nothing was written")
+    return note
+
+
+def record_id_text(kind: Kind, record_id: bytes) -> str:
+    """Return the public form of a record's id."""
+    return PREFIX[kind] + record_id.hex()
 
 
 @lru_cache(maxsize=TARGETS_REMEMBERED_MAX)

@@ -27,6 +27,17 @@ RELEASES_MAX: Final = 8
 UNCERTAIN_LISTED_MAX: Final = 100
 READERS_MAX: Final = 500
 MIRROR_AGE_MS_MAX: Final = 30_000
+# Of an adapter's name, and of a provider's conversation and turn.
+BINDING_PROVIDER_BYTES_MAX: Final = 64
+BINDING_ID_BYTES_MAX: Final = 256
+BINDINGS_LISTED_DEFAULT: Final = 100
+BINDINGS_LISTED_MAX: Final = 500
+# Outcomes that one transaction publishes.
+PUBLISHED_ROWS_MAX: Final = 100
+# Requests of other agents that may have led to one.
+HOPS_MAX: Final = 16
+NOTE_BYTES_MAX: Final = 4096
+OWNERS_MAX: Final = 500
 
 
 class Kind(enum.IntEnum):
@@ -36,6 +47,11 @@ class Kind(enum.IntEnum):
     REQUEST = 2
     REPLY = 3
     NOTICE = 4
+    PROMPT = 5
+
+
+# What wants to be worked on, and ends: everything else is context.
+WORK: Final = frozenset({Kind.REQUEST, Kind.PROMPT})
 
 
 class Delivery(enum.IntEnum):
@@ -53,12 +69,16 @@ class Delivery(enum.IntEnum):
 
 
 class Answer(enum.IntEnum):
-    """Whether a request has been answered. NONE for what is not a request. Values are stored."""
+    """Whether work has been answered. NONE for context. Values are stored.
+
+    CLOSED is a prompt's end without the assistant's final words.
+    """
 
     NONE = 0
     OPEN = 1
     ANSWERED = 2
     WITHDRAWN = 3
+    CLOSED = 4
 
 
 class ReplyStatus(enum.IntEnum):
@@ -108,6 +128,8 @@ class Operation(enum.IntEnum):
     REQUEST = 2
     REPLY = 3
     CLAIM = 4
+    PROMPT = 5
+    RESOLVE = 6
 
 
 class FactKind(enum.IntEnum):
@@ -124,6 +146,20 @@ class FactKind(enum.IntEnum):
     ANSWERED_BY_HOST = 9
     ACKNOWLEDGED = 10
     WITHDRAWN = 11
+    BOUND = 12
+    OUTCOME_RECORDED = 13
+    PUBLISHED = 14
+    RESOLVED = 15
+    TURN_LOST = 16
+
+
+class Desired(enum.IntEnum):
+    """Whether a person wants an agent to run, as the directory says. Values are stored."""
+
+    UNSPECIFIED = 0
+    ON = 1
+    OFF = 2
+    PAUSED = 3
 
 
 class Reader(enum.IntEnum):
@@ -160,6 +196,8 @@ class Record:
     claim_token: bytes | None
     claim_generation: int
     releases: int
+    # Requests of other agents that led to this one.
+    hops: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,3 +225,4 @@ class Agent:
     revision: int
     # As the stream tells it. Not stored: what is stored of it is a tombstone.
     deleting: bool = False
+    desired: Desired = Desired.UNSPECIFIED

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
 from fencepost_mailbox.domain.answers import Settled
+from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.claims import Claim, ClaimState
 from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
@@ -32,6 +33,8 @@ class Applied(Generic[T]):
     wakes: tuple[bytes, ...] = ()
     # Agents whose dispatcher may have something to carry.
     work: tuple[bytes, ...] = ()
+    # Agents into whose conversation something was shown: their waits end so that their program reads it (M037 M105).
+    injected: tuple[bytes, ...] = ()
     # Records that were exposed for the first time or answered by their recipient, as they were before; for metrics.
     exposed: tuple[Record, ...] = ()
     replied: tuple[Record, ...] = ()
@@ -100,7 +103,11 @@ class Queries(Protocol):
         ...
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:
-        """Return the facts of a record in commit order."""
+        """Return the newest `limit` facts of a record, in commit order."""
+        ...
+
+    def fact_count(self, record_id: bytes) -> int:
+        """Count the facts of a record."""
         ...
 
     def admissions(self, after: int, limit: int) -> list[Record]:
@@ -125,6 +132,29 @@ class Queries(Protocol):
 
     def claim_of_record(self, record_id: bytes, token: bytes) -> Claim | None:
         """Return the claim under a token where it is on this record, or None."""
+        ...
+
+    def binding(self, token: bytes) -> Binding | None:
+        """Return the turn that is bound under a claim's token, or None."""
+        ...
+
+    def unsettled_bindings(self, dispatcher: bytes, after: int, limit: int) -> list[Binding]:
+        """Return bindings of a dispatcher without an outcome with a sequence above `after`, oldest first.
+
+        Uncertain ones only where their request has no answer.
+        """
+        ...
+
+    def unpublished(self, limit: int, *, requester: bytes | None = None) -> list[Binding]:
+        """Return bindings whose recorded outcome is to be published, of one requester or of all."""
+        ...
+
+    def has_unpublished(self, requester: bytes) -> bool:
+        """Tell whether a recorded outcome is to be published to a requester. Asked with every receive."""
+        ...
+
+    def incarnation(self, dispatcher: bytes) -> int:
+        """Return the newest start of a dispatcher; 0 for none."""
         ...
 
     def floor(self, agent_id: bytes) -> int:
@@ -231,6 +261,22 @@ class Transaction(Queries, Protocol):
         """Return accepted claims on requests without an answer, of one recipient or one dispatcher."""
         ...
 
+    def insert_binding(self, binding: Binding) -> None:
+        """Write a new binding."""
+        ...
+
+    def move_binding(self, before: Binding, after: Binding) -> None:
+        """Write the state of `after` over that of `before`; guarded by sequence, token, generation and state."""
+        ...
+
+    def bound(self, *, recipient: bytes | None = None, dispatcher: bytes | None = None) -> list[Binding]:
+        """Return bindings whose turn runs as far as is known, of one recipient or one dispatcher."""
+        ...
+
+    def most_hops(self, agent_id: bytes) -> int:
+        """Return the most hops of the requests that an agent works on; -1 where it works on none."""
+        ...
+
     def own_copy(self) -> None:
         """Note that a restored copy has become a store of its own."""
         ...
@@ -240,10 +286,6 @@ class Transaction(Queries, Protocol):
 
         For the start after a stop. Returns how many were extended.
         """
-        ...
-
-    def incarnation(self, dispatcher: bytes) -> int:
-        """Return the newest start of a dispatcher; 0 for none."""
         ...
 
     def set_incarnation(self, dispatcher: bytes, incarnation: int) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeVar
 from fencepost_kit.groupcommit import Counters, GroupCommit, NotCommitted
 from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
 from fencepost_mailbox.domain.answers import Settled
+from fencepost_mailbox.domain.bindings import Binding, BindingState, Mode, Turn, TurnOutcome
 from fencepost_mailbox.domain.claims import Claim, ClaimState
 from fencepost_mailbox.domain.deletion import Phase, Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
@@ -23,6 +24,7 @@ from fencepost_mailbox.domain.values import (
     Answer,
     Completion,
     Delivery,
+    Desired,
     Fact,
     FactKind,
     Inbox,
@@ -82,6 +84,7 @@ def record_from_row(row: tuple[Any, ...]) -> Record:
         claim_generation=row[18],
         releases=row[19],
         body=row[20],
+        hops=row[21],
     )
 
 
@@ -112,6 +115,7 @@ def record_row(record: Record) -> tuple[Any, ...]:
         record.claim_generation,
         record.releases,
         record.body,
+        record.hops,
     )
 
 
@@ -151,6 +155,53 @@ def claim_from_row(row: tuple[Any, ...]) -> Claim:
         term_ms=row[7],
         expires_at_ms=row[8],
         state=ClaimState(row[9]),
+    )
+
+
+def binding_row(binding: Binding) -> tuple[Any, ...]:
+    """Return a binding as a row, columns in the order of the table."""
+    return (
+        binding.sequence,
+        binding.token,
+        binding.record_id,
+        binding.recipient,
+        binding.requester,
+        binding.dispatcher,
+        binding.generation,
+        binding.turn.provider,
+        binding.turn.session_id,
+        binding.turn.turn_id,
+        int(binding.turn.mode),
+        int(binding.state),
+        int(binding.publishes),
+        int(binding.outcome),
+        binding.final_bytes,
+        binding.final_digest,
+        binding.evidence,
+        binding.reply_id,
+        binding.final,
+    )
+
+
+def binding_from_row(row: tuple[Any, ...]) -> Binding:
+    """Return the binding of a whole row."""
+    return Binding(
+        sequence=row[0],
+        token=row[1],
+        record_id=row[2],
+        recipient=row[3],
+        requester=row[4],
+        dispatcher=row[5],
+        generation=row[6],
+        turn=Turn(provider=row[7], session_id=row[8], turn_id=row[9], mode=Mode(row[10])),
+        state=BindingState(row[11]),
+        publishes=bool(row[12]),
+        outcome=TurnOutcome(row[13]),
+        final_bytes=row[14],
+        final_digest=row[15],
+        evidence=row[16],
+        reply_id=row[17],
+        final=row[18],
     )
 
 
@@ -256,7 +307,12 @@ class SqliteQueries:
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:
         """See Queries."""
-        return [fact_from_row(row) for row in self._all(sql.FACTS, record_id=record_id, limit=limit)]
+        return [fact_from_row(row) for row in reversed(self._all(sql.FACTS, record_id=record_id, limit=limit))]
+
+    def fact_count(self, record_id: bytes) -> int:
+        """See Queries."""
+        row = self._one(sql.FACT_COUNT, record_id=record_id)
+        return 0 if row is None else int(row[0])
 
     def admissions(self, after: int, limit: int) -> list[Record]:
         """See Queries."""
@@ -287,6 +343,33 @@ class SqliteQueries:
         """See Queries."""
         claim = self.claim(token)
         return claim if claim is not None and claim.record_id == record_id else None
+
+    def binding(self, token: bytes) -> Binding | None:
+        """See Queries."""
+        row = self._one(sql.BINDING_BY_TOKEN, token=token)
+        return None if row is None else binding_from_row(row)
+
+    def unsettled_bindings(self, dispatcher: bytes, after: int, limit: int) -> list[Binding]:
+        """See Queries."""
+        rows = self._all(sql.BINDINGS_UNSETTLED, dispatcher=dispatcher, after=after, limit=limit)
+        return [binding_from_row(row) for row in rows]
+
+    def unpublished(self, limit: int, *, requester: bytes | None = None) -> list[Binding]:
+        """See Queries."""
+        if requester is None:
+            rows = self._all(sql.UNPUBLISHED, limit=limit)
+        else:
+            rows = self._all(sql.UNPUBLISHED_OF, requester=requester, limit=limit)
+        return [binding_from_row(row) for row in rows]
+
+    def has_unpublished(self, requester: bytes) -> bool:
+        """See Queries."""
+        return self._one(sql.HAS_UNPUBLISHED, requester=requester) is not None
+
+    def incarnation(self, dispatcher: bytes) -> int:
+        """See Queries."""
+        row = self._one(sql.INCARNATION_OF, dispatcher=dispatcher)
+        return 0 if row is None else int(row[0])
 
     def floor(self, agent_id: bytes) -> int:
         """See Queries."""
@@ -458,6 +541,7 @@ class SqliteTransaction(SqliteQueries):
         found = self._all(sql.RECEIVED_IDS, recipient=recipient, limit=limit)
         for sequence, record_id in found:
             self._cursor.execute(sql.ERASE_FACTS, {"record_id": record_id})
+            self._cursor.execute(sql.ERASE_BINDINGS, {"record_id": record_id})
             self._cursor.execute(sql.ERASE_CLAIMS, {"record_id": record_id})
             self._guarded(sql.ERASE_RECORD, sequence=sequence)
         return len(found)
@@ -590,6 +674,40 @@ class SqliteTransaction(SqliteQueries):
             rows = self._all(sql.ACCEPTED_BY_DISPATCHER, dispatcher=dispatcher)
         return [claim_from_row(row) for row in rows]
 
+    def insert_binding(self, binding: Binding) -> None:
+        """See Transaction."""
+        self._cursor.execute(sql.INSERT_BINDING, binding_row(binding))
+
+    def move_binding(self, before: Binding, after: Binding) -> None:
+        """See Transaction."""
+        self._guarded(
+            sql.MOVE_BINDING,
+            was_sequence=before.sequence,
+            was_token=before.token,
+            was_generation=before.generation,
+            was_state=int(before.state),
+            state=int(after.state),
+            outcome=int(after.outcome),
+            final_bytes=after.final_bytes,
+            final_digest=after.final_digest,
+            evidence=after.evidence,
+            reply_id=after.reply_id,
+            final=after.final,
+        )
+
+    def bound(self, *, recipient: bytes | None = None, dispatcher: bytes | None = None) -> list[Binding]:
+        """See Transaction."""
+        if recipient is not None:
+            rows = self._all(sql.BOUND_BY_RECIPIENT, recipient=recipient)
+        else:
+            rows = self._all(sql.BOUND_BY_DISPATCHER, dispatcher=dispatcher)
+        return [binding_from_row(row) for row in rows]
+
+    def most_hops(self, agent_id: bytes) -> int:
+        """See Transaction."""
+        row = self._one(sql.MOST_HOPS, recipient=agent_id)
+        return -1 if row is None else int(row[0])
+
     def own_copy(self) -> None:
         """See Transaction."""
         self._cursor.execute("PRAGMA application_id = 0")
@@ -597,11 +715,6 @@ class SqliteTransaction(SqliteQueries):
     def extend_held_claims(self, now_ms: int) -> int:
         """See Transaction."""
         return self._cursor.execute(sql.EXTEND_HELD, {"now_ms": now_ms}).rowcount
-
-    def incarnation(self, dispatcher: bytes) -> int:
-        """See Transaction."""
-        row = self._one(sql.INCARNATION_OF, dispatcher=dispatcher)
-        return 0 if row is None else int(row[0])
 
     def set_incarnation(self, dispatcher: bytes, incarnation: int) -> None:
         """See Transaction."""
@@ -624,6 +737,7 @@ class SqliteTransaction(SqliteQueries):
                     "provider": agent.provider,
                     "generation": agent.generation,
                     "revision": agent.revision,
+                    "desired": int(agent.desired),
                 }
                 for agent in agents
             ],
@@ -810,7 +924,16 @@ class SqliteStore:
             epoch=meta.get("directory_epoch", b"").decode("ascii"), revision=int(meta.get("directory_revision", b"0"))
         )
         agents = [
-            Agent(agent_id=r[0], project_id=r[1], name=r[2], role=r[3], provider=r[4], generation=r[5], revision=r[6])
+            Agent(
+                agent_id=r[0],
+                project_id=r[1],
+                name=r[2],
+                role=r[3],
+                provider=r[4],
+                generation=r[5],
+                revision=r[6],
+                desired=Desired(r[7]),
+            )
             for r in self._reader.execute(sql.ALL_AGENTS).fetchall()
         ]
         credentials = [

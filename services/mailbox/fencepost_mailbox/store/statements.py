@@ -17,6 +17,7 @@ from sqlalchemy import (
     and_,
     bindparam,
     delete,
+    func,
     insert,
     literal_column,
     or_,
@@ -26,10 +27,12 @@ from sqlalchemy import (
 from sqlalchemy.dialects import sqlite as sqlite_dialect
 from sqlalchemy.sql import ColumnElement
 
+from fencepost_mailbox.domain.bindings import BindingState
 from fencepost_mailbox.domain.claims import ClaimState
 from fencepost_mailbox.domain.deletion import Phase
 from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
 from fencepost_mailbox.store.tables import (
+    BINDING,
     CLAIM,
     DIRECTORY_AGENT,
     DIRECTORY_CREDENTIAL,
@@ -70,7 +73,7 @@ def _insert(table: Any, *, else_rollback: bool = False) -> str:
     return str(compiled)
 
 
-R, C = RECORD.c, CLAIM.c
+R, C, B = RECORD.c, CLAIM.c, BINDING.c
 _ZERO = _const(0)  # the dialect would bind one
 _OPEN = R.answer == _const(Answer.OPEN)
 _HELD = C.state == _const(ClaimState.HELD)
@@ -98,7 +101,13 @@ FRESH_POSITIONS = _sqlite(
 )
 OPEN_REQUESTS = _sqlite(
     select(RECORD)
-    .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery != _const(Delivery.PENDING))
+    .where(
+        R.recipient == bindparam("recipient"),
+        _OPEN,
+        R.delivery != _const(Delivery.PENDING),
+        # A prompt takes no reply.
+        R.kind == _const(Kind.REQUEST),
+    )
     .with_hint(RECORD, "INDEXED BY record_owed", "sqlite")
     .order_by(R.position)
     .limit(bindparam("limit"))
@@ -121,9 +130,12 @@ SENT = _sqlite(
 FACTS = _sqlite(
     select(FACT)
     .where(FACT.c.record_id == bindparam("record_id"))
-    .order_by(FACT.c.sequence)
+    .order_by(FACT.c.sequence.desc())
     .limit(bindparam("limit"))
     .offset(_ZERO)
+)
+FACT_COUNT = _sqlite(
+    select(func.count(FACT.c.sequence)).select_from(FACT).where(FACT.c.record_id == bindparam("record_id"))
 )
 ADMISSIONS = _sqlite(
     select(RECORD).where(R.sequence > bindparam("after")).order_by(R.sequence).limit(bindparam("limit")).offset(_ZERO)
@@ -250,6 +262,74 @@ EXTEND_HELD = _sqlite(
     update(CLAIM)
     .where(_HELD, C.expires_at_ms < bindparam("now_ms") + C.term_ms)
     .values(expires_at_ms=bindparam("now_ms") + C.term_ms)
+)
+# The turns of claims.
+BINDING_BY_TOKEN = _sqlite(select(BINDING).where(B.token == bindparam("token")))
+INSERT_BINDING = _insert(BINDING)
+MOVE_BINDING = _sqlite(
+    update(BINDING)
+    .where(
+        B.sequence == bindparam("was_sequence"),
+        B.token == bindparam("was_token"),
+        B.generation == bindparam("was_generation"),
+        B.state == bindparam("was_state"),
+    )
+    .values(
+        {
+            name: bindparam(name)
+            for name in ("state", "outcome", "final_bytes", "final_digest", "evidence", "reply_id", "final")
+        }
+    )
+)
+_BOUND = B.state == _const(BindingState.BOUND)
+# Word for word the conditions of their indexes.
+_UNSETTLED = B.state.in_([_const(BindingState.BOUND), _const(BindingState.UNCERTAIN)])
+_UNPUBLISHED = and_(B.state == _const(BindingState.OUTCOME_RECORDED), B.publishes == _const(1))
+BOUND_BY_RECIPIENT = _sqlite(select(BINDING).where(B.recipient == bindparam("recipient"), _BOUND))
+BOUND_BY_DISPATCHER = _sqlite(select(BINDING).where(B.dispatcher == bindparam("dispatcher"), _UNSETTLED, _BOUND))
+BINDINGS_UNSETTLED = _sqlite(
+    select(BINDING)
+    .join(RECORD, R.record_id == B.record_id)
+    .where(
+        B.dispatcher == bindparam("dispatcher"),
+        B.sequence > bindparam("after"),
+        _UNSETTLED,
+        # An uncertain one that nobody waits for is left out.
+        or_(_BOUND, _OPEN),
+    )
+    .order_by(B.sequence)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+UNPUBLISHED_OF = _sqlite(
+    select(BINDING)
+    .where(B.requester == bindparam("requester"), _UNPUBLISHED)
+    .order_by(B.sequence)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+HAS_UNPUBLISHED = _sqlite(
+    select(_const(1)).where(B.requester == bindparam("requester"), _UNPUBLISHED).limit(_const(1)).offset(_ZERO)
+)
+UNPUBLISHED = _sqlite(
+    # SQLAlchemy renders no hint for this dialect.
+    select(BINDING).where(_UNPUBLISHED).limit(bindparam("limit")).offset(_ZERO)
+).replace("FROM binding", "FROM binding INDEXED BY binding_unpublished")
+ERASE_BINDINGS = _sqlite(
+    delete(BINDING).where(B.token.in_(select(C.token).where(C.record_id == bindparam("record_id"))))
+)
+MOST_HOPS = _sqlite(
+    select(R.hops)
+    .where(
+        R.recipient == bindparam("recipient"),
+        # Word for word the condition of the index record_hops.
+        _OPEN,
+        R.kind == _const(Kind.REQUEST),
+        R.delivery.in_([_const(Delivery.RECEIVER), _const(Delivery.ACCEPTED)]),
+    )
+    .order_by(R.hops.desc())
+    .limit(_const(1))
+    .offset(_ZERO)
 )
 INCARNATION_OF = _sqlite(select(DISPATCHER.c.incarnation).where(DISPATCHER.c.dispatcher == bindparam("dispatcher")))
 

@@ -9,6 +9,10 @@ from sqlmodel import Field, SQLModel
 
 # Shown, or carried into the conversation (visible, accepted), and not acknowledged.
 SHOWN: Final = "acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4))"
+# Requests that an agent works on now: shown to it, or taken by its provider, and not answered.
+WORKED_ON: Final = "answer = 1 AND kind = 2 AND delivery IN (2, 4)"
+UNPUBLISHED: Final = "state = 2 AND publishes = 1"
+UNSETTLED: Final = "state IN (1, 4)"
 _WITHOUT_ROWID: dict[str, Any] = {"sqlite_with_rowid": False}
 
 
@@ -47,6 +51,7 @@ class RecordRow(SQLModel, table=True):
         Index(
             "record_open", "recipient", "position", sqlite_where=text("answer = 1"), postgresql_where=text("answer = 1")
         ),
+        Index("record_hops", "recipient", "hops", sqlite_where=text(WORKED_ON), postgresql_where=text(WORKED_ON)),
         Index("record_shown", "recipient", "position", sqlite_where=text(SHOWN), postgresql_where=text(SHOWN)),
         Index(
             "record_parent",
@@ -77,6 +82,8 @@ class RecordRow(SQLModel, table=True):
     claim_generation: int
     releases: int
     body: bytes
+    # Behind the body because it came later.
+    hops: int
 
 
 class IdempotencyRow(SQLModel, table=True):
@@ -131,6 +138,50 @@ class ClaimRow(SQLModel, table=True):
     term_ms: int
     expires_at_ms: int
     state: int
+
+
+class BindingRow(SQLModel, table=True):
+    """The exact turn that took a piece of work."""
+
+    __tablename__: ClassVar[str] = "binding"
+    __table_args__: ClassVar[tuple[Any, ...]] = (
+        Index("binding_by_token", "token", unique=True),
+        Index(
+            "binding_unsettled",
+            "dispatcher",
+            "sequence",
+            sqlite_where=text(UNSETTLED),
+            postgresql_where=text(UNSETTLED),
+        ),
+        Index("binding_bound", "recipient", sqlite_where=text("state = 1"), postgresql_where=text("state = 1")),
+        Index(
+            "binding_unpublished",
+            "requester",
+            "sequence",
+            sqlite_where=text(UNPUBLISHED),
+            postgresql_where=text(UNPUBLISHED),
+        ),
+    )
+
+    sequence: int = Field(primary_key=True, sa_type=Integer, sa_column_kwargs={"autoincrement": False})
+    token: bytes
+    record_id: bytes
+    recipient: bytes
+    requester: bytes | None
+    dispatcher: bytes
+    generation: int
+    provider: str
+    session_id: str
+    turn_id: str
+    mode: int
+    state: int
+    publishes: int
+    outcome: int
+    final_bytes: int
+    final_digest: bytes
+    evidence: str
+    reply_id: bytes | None
+    final: bytes
 
 
 class DispatcherRow(SQLModel, table=True):
@@ -193,6 +244,7 @@ class DirectoryAgentRow(SQLModel, table=True):
     provider: str
     generation: int
     revision: int
+    desired: int
 
 
 class DirectoryCredentialRow(SQLModel, table=True):
@@ -223,6 +275,7 @@ RECORD = table(RecordRow)
 IDEMPOTENCY = table(IdempotencyRow)
 FACT = table(FactRow)
 CLAIM = table(ClaimRow)
+BINDING = table(BindingRow)
 DISPATCHER = table(DispatcherRow)
 FLOOR = table(FloorRow)
 READER = table(ReaderRow)
@@ -235,6 +288,7 @@ TABLES = (
     IDEMPOTENCY,
     FACT,
     CLAIM,
+    BINDING,
     DISPATCHER,
     FLOOR,
     READER,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from fencepost_kit.identity import Caller
 from fencepost_kit.refusal import Refusal
 from fencepost_mailbox.domain.deletion import check_lives
+from fencepost_mailbox.domain.hops import check_hops
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import new_record
 from fencepost_mailbox.domain.refusals import AgentDeleted, SelfRequest
@@ -72,7 +73,7 @@ class Admission:
         """Write the record and its key, or return what the key stands for.
 
         Raises:
-            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled: nothing is written.
+            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled, HopLimit: nothing is written.
         """
         woken = fence(tx, self.sender, self.generation, self.now_ms)
         row = tx.take_key(
@@ -98,6 +99,7 @@ class Admission:
             now_ms=self.now_ms,
             origin=Origin.AGENT,
             completion=self.completion,
+            hops=check_hops(tx.most_hops(self.sender)) if self.kind is Kind.REQUEST else 0,
         )
         tx.insert(record)
         concerned = (self.recipient, *woken)
@@ -144,7 +146,7 @@ class Admit:
 
         Raises:
             InvalidMessage, InvalidIdempotencyKey, InvalidTarget, NotFound, SelfRequest: the call cannot be carried out.
-            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled: see Admission.
+            AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled, HopLimit: see Admission.
             DependencyDown, DirectoryStale: the target cannot be resolved now; nothing was written, may be resent.
         """
         ports = self._ports

@@ -11,6 +11,7 @@ from typing import Final
 
 from fencepost_kit.identity import Caller
 from fencepost_mailbox.domain.answers import AnswerEvent
+from fencepost_mailbox.domain.bindings import Binding, BindingState, Turn, check_turn, publishes
 from fencepost_mailbox.domain.claims import (
     EVENT_OF,
     STATE_OF,
@@ -33,7 +34,7 @@ from fencepost_mailbox.domain.refusals import InvalidLimit
 from fencepost_mailbox.domain.texts import check_evidence
 from fencepost_mailbox.domain.values import Answer, Fact, FactKind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
-from fencepost_mailbox.usecases.ports import Ports, fence, held_record, lose_sight, mark_uncertain
+from fencepost_mailbox.usecases.ports import Ports, fence, held_record, lose_sight, lose_turn, mark_uncertain
 from fencepost_mailbox.usecases.reply import write_answer
 
 _GIVEN_UP: Final = (
@@ -130,6 +131,8 @@ class Claiming:
         tx.set_incarnation(asked.dispatcher, asked.incarnation)
         older = [*tx.held_claims(dispatcher=asked.dispatcher), *tx.accepted_open(dispatcher=asked.dispatcher)]
         lost = [claim for claim in older if lose_sight(tx, claim, evidence=_RESTARTED, now_ms=self.now_ms)]
+        for binding in tx.bound(dispatcher=asked.dispatcher):
+            lose_turn(tx, binding, evidence=_RESTARTED, now_ms=self.now_ms)
         return tuple({claim.recipient for claim in lost})
 
     def _take(self, tx: Transaction, record: Record) -> Taken:
@@ -274,15 +277,25 @@ class Releasing:
         tx.move(before, after)
         tx.set_claim_state(claim, ClaimState.FAILED)
         note(tx, before, FactKind.FAILED, generation=self.generation, evidence=self.proof, now_ms=self.now_ms)
-        answer_by_host(
+        reply = answer_by_host(
             tx, after, body=_GIVEN_UP, generation=self.generation, reply_id=self.reply_id, now_ms=self.now_ms
         )
-        assert before.sender is not None, "a request has a sender"
+        asked = asked_by(before)
         return Applied(
-            value=Settled(record=after, duplicate=False, reply_id=self.reply_id),
-            wakes=(before.sender,),
-            work=(before.sender, before.recipient),
+            value=Settled(record=after, duplicate=False, reply_id=id_of(reply)),
+            wakes=asked,
+            work=(*asked, before.recipient),
         )
+
+
+def asked_by(work: Record) -> tuple[bytes, ...]:
+    """Return whom an answer concerns: the sender of a request, nobody where it is a prompt."""
+    return () if work.sender is None else (work.sender,)
+
+
+def id_of(reply: Record | None) -> bytes | None:
+    """Return the id of a reply where there is one."""
+    return None if reply is None else reply.record_id
 
 
 def answer_by_host(
@@ -294,12 +307,13 @@ def answer_by_host(
     reply_id: bytes,
     now_ms: int,
     evidence: str = "answered by the host",
-) -> Record:
-    """Answer an open request as failed on nobody's behalf, in this transaction."""
+) -> Record | None:
+    """Answer open work as failed on nobody's behalf, in this transaction; a prompt is closed without a reply."""
     return write_answer(
         tx,
         request,
         event=AnswerEvent.HOST,
+        fact=FactKind.ANSWERED_BY_HOST,
         status=ReplyStatus.FAILED,
         body=body.encode("utf-8"),
         origin=Origin.HOST,
@@ -356,17 +370,20 @@ class Finishing:
     evidence: str
     reply_id: bytes
     now_ms: int
+    # The exact turn that took the work, with an acceptance: bound in the same transaction (M082).
+    turn: Turn | None = None
 
     def apply(self, tx: Transaction) -> Applied[Settled]:
-        """Record the outcome, or return that it stands already.
+        """Record the outcome and bind the turn, or return that it stands already.
 
         Raises:
-            StaleClaim, AgentDeleted, ConflictingOutcome, InvalidState: nothing is written.
+            StaleClaim, AgentDeleted, ConflictingOutcome, InvalidState, InvalidBinding: nothing is written.
         """
         claim = check_fence(tx.claim(self.token), self.generation)
         check_lives(deleted=tx.deleted(claim.recipient), who="the recipient")
         record = held_record(tx, claim)
-        if not judge_finish(claim, self.outcome, kind=record.kind, answer=record.answer):
+        bound = tx.binding(self.token)
+        if not judge_finish(claim, self.outcome, kind=record.kind, answer=record.answer, turn=self.turn, bound=bound):
             settled = tx.settled(record.record_id) if self.outcome is Outcome.FAILED else None
             known = settled.reply_id if settled is not None else None
             return Applied(value=Settled(record=record, duplicate=True, reply_id=known))
@@ -377,12 +394,39 @@ class Finishing:
         tx.move(record, after)
         tx.set_claim_state(claim, STATE_OF[self.outcome])
         note(tx, record, _FACT_OF[self.outcome], generation=self.generation, evidence=self.evidence, now_ms=self.now_ms)
+        if self.turn is not None:
+            self._bind(tx, claim, record, self.turn)
         if self.outcome is Outcome.FAILED and record.answer is Answer.OPEN:
             return self._fail(tx, after)
-        return Applied(value=Settled(record=after, duplicate=False), work=(record.recipient,))
+        shown = (record.recipient,) if self.outcome is Outcome.VISIBLE else ()
+        return Applied(value=Settled(record=after, duplicate=False), work=(record.recipient,), injected=shown)
+
+    def _bind(self, tx: Transaction, claim: Claim, record: Record, turn: Turn) -> None:
+        sequence = note(
+            tx,
+            record,
+            FactKind.BOUND,
+            generation=self.generation,
+            evidence=f"{turn.mode.name.lower()}: turn {turn.turn_id} of {turn.provider} {turn.session_id}",
+            now_ms=self.now_ms,
+        )
+        tx.insert_binding(
+            Binding(
+                token=self.token,
+                record_id=record.record_id,
+                recipient=record.recipient,
+                requester=record.sender,
+                dispatcher=claim.dispatcher,
+                generation=claim.generation,
+                turn=turn,
+                sequence=sequence,
+                state=BindingState.BOUND,
+                publishes=publishes(record.kind, record.completion),
+            )
+        )
 
     def _fail(self, tx: Transaction, record: Record) -> Applied[Settled]:
-        answer_by_host(
+        reply = answer_by_host(
             tx,
             record,
             body=_NEVER_STARTED + self.evidence,
@@ -391,11 +435,11 @@ class Finishing:
             now_ms=self.now_ms,
         )
         answered = held_record(tx, check_fence(tx.claim(self.token), self.generation))
-        assert record.sender is not None, "a request has a sender"
+        asked = asked_by(record)
         return Applied(
-            value=Settled(record=answered, duplicate=False, reply_id=self.reply_id),
-            wakes=(record.sender,),
-            work=(record.sender, record.recipient),
+            value=Settled(record=answered, duplicate=False, reply_id=id_of(reply)),
+            wakes=asked,
+            work=(*asked, record.recipient),
         )
 
 
@@ -405,11 +449,14 @@ class Finish:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    async def __call__(self, token: bytes, generation: int, outcome: Outcome, evidence: str) -> Settled:
-        """Record what became of a claim, exactly once.
+    async def __call__(
+        self, token: bytes, generation: int, outcome: Outcome, evidence: str, turn: Turn | None = None
+    ) -> Settled:
+        """Record what became of a claim, exactly once; with an acceptance the exact turn is bound.
 
         Raises:
             InvalidLimit: no evidence, or too much.
+            InvalidBinding: the turn is not named as a turn must be.
             Others: see Finishing.
         """
         return await self._ports.store.submit(
@@ -420,6 +467,7 @@ class Finish:
                 evidence=check_evidence(evidence, "evidence"),
                 reply_id=self._ports.mint.new(),
                 now_ms=self._ports.clock.now_ms(),
+                turn=None if turn is None else check_turn(turn),
             )
         )
 

@@ -24,7 +24,7 @@ from fencepost_mailbox.domain.deletion import (
 )
 from fencepost_mailbox.domain.records import evolve, new_record
 from fencepost_mailbox.domain.values import FactKind, Kind, Origin, Record
-from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
+from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.claim import answer_by_host, note
 from fencepost_mailbox.usecases.ports import lose_sight
 
@@ -38,14 +38,12 @@ class Settling:
     now_ms: int
 
     def write(self, tx: Transaction, limit: int) -> list[bytes]:
-        """Settle up to `limit` and return whom each concerns."""
+        """Settle up to `limit` and return whom each concerns; a prompt concerns nobody but the agent itself."""
         concerned = [self._answer(tx, request) for request in tx.open_of_recipient(self.agent_id, limit)]
         sent = tx.open_of_sender(self.agent_id, limit - len(concerned)) if len(concerned) < limit else []
         return concerned + [self._end(tx, request) for request in sent]
 
     def _answer(self, tx: Transaction, request: Record) -> bytes:
-        if request.sender is None:
-            raise InvariantBroken("a request without a sender")
         answer_by_host(
             tx,
             request,
@@ -55,7 +53,7 @@ class Settling:
             now_ms=self.now_ms,
             evidence=ANSWERED_FOR,
         )
-        return request.sender
+        return request.sender or request.recipient
 
     def _end(self, tx: Transaction, request: Record) -> bytes:
         event = end_of_sent(request)

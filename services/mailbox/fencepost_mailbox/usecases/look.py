@@ -12,8 +12,10 @@ from typing import Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.refusal import PermissionDenied
+from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.explanations import summary
-from fencepost_mailbox.domain.refusals import InvalidCursor, InvalidLimit, NotFound
+from fencepost_mailbox.domain.pages import page_number
+from fencepost_mailbox.domain.refusals import InvalidLimit, NotFound
 from fencepost_mailbox.domain.values import (
     FACTS_MAX,
     LISTING_RECORDS_DEFAULT,
@@ -21,15 +23,15 @@ from fencepost_mailbox.domain.values import (
     READERS_MAX,
     Answer,
     Fact,
+    Kind,
     Origin,
     Record,
 )
+from fencepost_mailbox.store.protocol import Queries
 from fencepost_mailbox.usecases.ports import Ports, Readership, check_may_read, readership
 
 _BEFORE_ANYTHING: Final = 2**62
 LISTING_STEPS_MAX: Final = 20
-# Any number of so many digits is one that a database has room for.
-PAGE_TOKEN_DIGITS_MAX: Final = 18
 _ORIGIN_WORDS: Final = {
     Origin.AGENT: "its recipient",
     Origin.HUMAN: "a person",
@@ -63,6 +65,9 @@ class Explanation:
     reply_id: bytes | None
     readership: Readership
     summary: str
+    binding: Binding | None
+    # Facts between the admission and the newest that are not shown.
+    left_out: int
 
 
 class GetRecord:
@@ -71,13 +76,20 @@ class GetRecord:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    async def __call__(self, caller: Caller, record_id: bytes) -> Record:
-        """Return a record with its body.
+    async def __call__(self, caller: Caller, kind: Kind, record_id: bytes) -> tuple[Record, Binding | None]:
+        """Return a record of a kind with its body, and the turn that took it.
 
         Raises:
             NotFound, DirectoryStale: see check_may_read.
         """
-        return check_may_read(self._ports, caller, self._ports.store.read.record(record_id))
+        queries = self._ports.store.read
+        with queries.snapshot():
+            record = check_may_read(self._ports, caller, queries.record(record_id), kind)
+            return record, _turn_of(queries, record)
+
+
+def _turn_of(queries: Queries, record: Record) -> Binding | None:
+    return None if record.claim_token is None else queries.binding(record.claim_token)
 
 
 class ListRecords:
@@ -100,7 +112,7 @@ class ListRecords:
         if not 0 <= size <= LISTING_RECORDS_MAX:
             raise InvalidLimit(f"page_size must be 1 to {LISTING_RECORDS_MAX}; nothing was read")
         size = size or LISTING_RECORDS_DEFAULT
-        before = _BEFORE_ANYTHING if not token else _number(token)
+        before = _BEFORE_ANYTHING if not token else page_number(token)
         found: list[Record] = []
         # Bounded: an open-only listing looks at this many pages of traffic for one page of answers.
         for _ in range(LISTING_STEPS_MAX):
@@ -143,40 +155,40 @@ def _mark(whose: bytes, direction: Direction, record: Record) -> int:
     return record.position if record.recipient == whose and direction is not Direction.SENT else record.sequence
 
 
-def _number(token: str) -> int:
-    if not token.isascii() or not token.isdigit() or len(token) > PAGE_TOKEN_DIGITS_MAX:
-        raise InvalidCursor(
-            "the page token is malformed; nothing was read", hint="Begin the listing again without one."
-        )
-    return int(token)
-
-
 class Explain:
     """Explain."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    async def __call__(self, caller: Caller, record_id: bytes) -> Explanation:
-        """Return every fact known of a record.
+    async def __call__(self, caller: Caller, kind: Kind, record_id: bytes) -> Explanation:
+        """Return what is known of a record of a kind: its newest facts, and how many there are before them.
 
         Raises:
             NotFound, DirectoryStale: see check_may_read.
         """
         ports = self._ports
         queries = ports.store.read
-        record = check_may_read(ports, caller, queries.record(record_id))
-        settled = queries.settled(record_id)
+        with queries.snapshot():
+            record = check_may_read(ports, caller, queries.record(record_id), kind)
+            settled = queries.settled(record_id)
+            binding = _turn_of(queries, record)
+            facts = queries.facts(record_id, FACTS_MAX - 1)
+            left_out = queries.fact_count(record_id) - len(facts) if len(facts) == FACTS_MAX - 1 else 0
         who = readership(ports, record.recipient)
         return Explanation(
             record=record,
-            facts=queries.facts(record_id, FACTS_MAX - 1),
+            binding=binding,
+            left_out=left_out,
+            facts=facts,
             reply_id=settled.reply_id if settled is not None else None,
             readership=who,
             summary=summary(
                 record,
                 reader=who.reader,
                 answered_by=_ORIGIN_WORDS[settled.origin] if settled is not None else "nobody",
+                bound=binding.state if binding is not None else None,
+                left_out=left_out,
             ),
         )
 

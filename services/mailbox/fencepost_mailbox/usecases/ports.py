@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
+from fencepost_mailbox.domain.bindings import BINDING, Binding, BindingEvent, BindingState
 from fencepost_mailbox.domain.claims import Claim, ClaimState, check_floor, loses_sight
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.delivery import Event, advance
+from fencepost_mailbox.domain.readership import reader_of
 from fencepost_mailbox.domain.records import evolve
 from fencepost_mailbox.domain.refusals import NotFound
-from fencepost_mailbox.domain.values import Agent, Fact, FactKind, Reader, Record
+from fencepost_mailbox.domain.values import Agent, Answer, Desired, Fact, FactKind, Kind, Reader, Record
+from fencepost_mailbox.owners import Owners
 from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
 
 _SUPERSEDED: Final = "a later life of the agent began while the claim stood"
@@ -35,6 +38,15 @@ class Directory(Protocol):
         Raises:
             InvalidTarget, NotFound: see domain.texts; a near miss in case is named in the hint.
             DependencyDown, DirectoryStale: it cannot be told now; nothing was written.
+        """
+        ...
+
+    def anywhere(self, target: str) -> Agent:
+        """Return the one agent of any project that `target` names, for an operator who names no project.
+
+        Raises:
+            InvalidTarget, AmbiguousTarget: it is not one exact name or UUID, or agents of several projects have it.
+            NotFound: none that is known here has it.
         """
         ...
 
@@ -92,6 +104,7 @@ class Ports:
     signals: Signals
     mint: Mint
     clock: Clock
+    owners: Owners = field(default_factory=Owners)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +120,16 @@ def readership(ports: Ports, agent_id: bytes) -> Readership:
     """Return who looks at an agent's mailbox."""
     at_ms = ports.signals.last_read_at_ms(agent_id)
     waiting = ports.signals.waiting(agent_id)
-    return Readership(reader=Reader.MANUAL if at_ms or waiting else Reader.NONE, last_read_at_ms=at_ms, waiting=waiting)
+    agent = ports.directory.agent(agent_id)
+    owned = ports.owners.generation(agent_id)
+    # Asked for only where somebody says that it carries: the current life is the newest that anybody here knows of.
+    current = max(ports.store.read.floor(agent_id), agent.generation if agent is not None else 0) if owned else 0
+    reader = reader_of(
+        desired=agent.desired if agent is not None else Desired.UNSPECIFIED,
+        owned=bool(owned) and owned == current,
+        seen=bool(at_ms or waiting),
+    )
+    return Readership(reader=reader, last_read_at_ms=at_ms, waiting=waiting)
 
 
 def agent_of(caller: Caller) -> tuple[bytes, bytes]:
@@ -117,8 +139,8 @@ def agent_of(caller: Caller) -> tuple[bytes, bytes]:
     return caller.agent_id, caller.project_id
 
 
-def check_may_read(ports: Ports, caller: Caller, record: Record | None) -> Record:
-    """Return the record where the caller sent it, was sent it, or is the operator.
+def check_may_read(ports: Ports, caller: Caller, record: Record | None, kind: Kind | None = None) -> Record:
+    """Return the record where the caller sent it, was sent it, or is the operator; of `kind` where one is given.
 
     Raises:
         NotFound: there is none, or none that the caller may see: the two are not told apart.
@@ -130,7 +152,7 @@ def check_may_read(ports: Ports, caller: Caller, record: Record | None) -> Recor
         visible = record is not None
     else:
         visible = record is not None and caller.agent_id in (record.sender, record.recipient)
-    if not visible or record is None:
+    if not visible or record is None or kind not in (None, record.kind):
         raise NotFound(
             "no record has this id, or none that you may see",
             hint="Check the id, or list what you may see with message list.",
@@ -159,24 +181,34 @@ def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tup
 def supersede(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> list[Record]:
     """Turn the claims of older generations of an agent uncertain; returns their records."""
     claims = [*tx.held_claims(recipient=agent_id), *tx.accepted_open(recipient=agent_id)]
-    return [
+    lost = [
         held_record(tx, claim)
         for claim in claims
         if claim.generation < generation and lose_sight(tx, claim, evidence=_SUPERSEDED, now_ms=now_ms)
     ]
+    for binding in tx.bound(recipient=agent_id):
+        if binding.generation < generation:
+            lose_turn(tx, binding, evidence=_SUPERSEDED, now_ms=now_ms)
+    return lost
 
 
 def lose_sight(tx: Transaction, claim: Claim, *, evidence: str, now_ms: int) -> bool:
     """Turn a claim and its record uncertain where the rules say so. Never back to pending (M075 M090)."""
     record = held_record(tx, claim)
-    if not loses_sight(claim, answer=record.answer):
+    bound = tx.binding(claim.token) if claim.state is ClaimState.ACCEPTED else None
+    if not loses_sight(claim, answer=record.answer, bound=bound):
         return False
     mark_uncertain(tx, claim, record, evidence=evidence, now_ms=now_ms)
     return True
 
 
 def mark_uncertain(tx: Transaction, claim: Claim, record: Record, *, evidence: str, now_ms: int) -> Record:
-    """Write that what became of a claim is not known. The record becomes readable again under a fresh number."""
+    """Write that what became of a claim is not known. The record becomes readable again under a fresh number.
+
+    A turn that is bound under it is lost from sight with it.
+    """
+    if claim.state is ClaimState.ACCEPTED and (bound := tx.binding(claim.token)) is not None:
+        tx.move_binding(bound, replace(bound, state=BINDING[bound.state, BindingEvent.LOSE_SIGHT]))
     sequence = tx.next_sequence(record.project_id)
     after = evolve(record, delivery=advance(record.kind, record.delivery, Event.LOSE_SIGHT), position=sequence)
     tx.move(record, after)
@@ -192,6 +224,24 @@ def mark_uncertain(tx: Transaction, claim: Claim, record: Record, *, evidence: s
         )
     )
     return after
+
+
+def lose_turn(tx: Transaction, binding: Binding, *, evidence: str, now_ms: int) -> None:
+    """Write that a running turn was lost from sight whose work has its answer: what became of the work stays known."""
+    record = tx.record(binding.record_id)
+    if record is None or record.answer is Answer.OPEN or binding.state is not BindingState.BOUND:
+        raise InvariantBroken("only a running turn of settled work is lost by itself")
+    tx.move_binding(binding, replace(binding, state=BINDING[binding.state, BindingEvent.LOSE_SIGHT]))
+    tx.add_fact(
+        Fact(
+            sequence=tx.next_sequence(record.project_id),
+            record_id=record.record_id,
+            fact=FactKind.TURN_LOST,
+            at_ms=now_ms,
+            generation=binding.generation,
+            evidence=evidence,
+        )
+    )
 
 
 def held_record(tx: Transaction, claim: Claim) -> Record:

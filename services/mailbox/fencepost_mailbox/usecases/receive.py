@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.refusal import Refusal
 from fencepost_mailbox.domain import cursors, pages
+from fencepost_mailbox.domain.answers import AnswerEvent, settle
 from fencepost_mailbox.domain.delivery import Event, advance
 from fencepost_mailbox.domain.inbox import acknowledgeable
 from fencepost_mailbox.domain.records import evolve
@@ -18,12 +20,16 @@ from fencepost_mailbox.domain.values import (
     ACKNOWLEDGED_ROWS_MAX,
     OPEN_REQUESTS_MAX,
     UNACKNOWLEDGED_COUNT_MAX,
+    Answer,
+    Delivery,
     Fact,
     FactKind,
     Inbox,
+    Kind,
     Record,
 )
 from fencepost_mailbox.store.protocol import Applied, Queries, Transaction
+from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
 from fencepost_mailbox.waits import Waits, Wake
 
@@ -141,7 +147,15 @@ class Reading:
         return Applied(value=replace(found, records=shown), wakes=woken, work=woken, exposed=first, at_ms=self.now_ms)
 
     def _expose(self, tx: Transaction, record: Record) -> Record:
-        after = evolve(record, delivery=advance(record.kind, record.delivery, Event.RECEIVE), exposed=True)
+        # A prompt ends here: what the agent says to it stays in the agent's own conversation, and no turn is bound.
+        answer = record.answer
+        closes = record.kind is Kind.PROMPT and record.delivery is Delivery.PENDING and answer is Answer.OPEN
+        after = evolve(
+            record,
+            delivery=advance(record.kind, record.delivery, Event.RECEIVE),
+            answer=settle(record, AnswerEvent.READ) if closes else answer,
+            exposed=True,
+        )
         tx.move(record, after)
         tx.add_fact(
             Fact(
@@ -150,7 +164,7 @@ class Reading:
                 fact=FactKind.EXPOSED,
                 at_ms=self.now_ms,
                 generation=self.generation,
-                evidence="returned by receive",
+                evidence="returned by receive, which closes a prompt" if closes else "returned by receive",
             )
         )
         return after
@@ -178,9 +192,10 @@ class Receive:
         after = self._position(command.cursor, recipient)
         up_to = self._position(command.ack_cursor, recipient)
         with self._waits.register(recipient) as wait:
-            await self._acknowledge(caller, recipient, up_to)
+            acknowledged = await self._acknowledge(caller, recipient, up_to)
+            # What the recipient asked and an ended turn answers, where the answer was not written then (M096).
+            await publish_left(ports, requester=recipient)
             while True:
-                ports.directory.check_stands(caller)
                 reading = Reading(
                     recipient=recipient,
                     generation=caller.generation,
@@ -190,7 +205,11 @@ class Receive:
                     page_bytes=page_bytes,
                     now_ms=ports.clock.now_ms(),
                 )
-                seen = await self._read(reading)
+                try:
+                    ports.directory.check_stands(caller)
+                    seen = await self._read(reading)
+                except Refusal as refusal:
+                    raise (_after_acknowledging(refusal) if acknowledged else refusal) from None
                 # Noted behind the fence: an earlier life is refused, and its reading tells nobody anything.
                 ports.signals.note_read(recipient, reading.now_ms)
                 if seen.records or timeout_ms == 0:
@@ -205,20 +224,21 @@ class Receive:
         store = self._ports.store
         return cursors.position_of(cursor, recipient=recipient, epoch=store.epoch, secret=store.cursor_secret)
 
-    async def _acknowledge(self, caller: Caller, recipient: bytes, up_to: int | None) -> None:
+    async def _acknowledge(self, caller: Caller, recipient: bytes, up_to: int | None) -> bool:
+        """Acknowledge in steps; tells whether anything was asked to be, so that a refusal afterwards can say so."""
         if up_to is None:
-            return
-        for _ in range(ACKNOWLEDGING_STEPS_MAX):
-            more = await self._ports.store.submit(
-                Acknowledging(
-                    recipient=recipient,
-                    generation=caller.generation,
-                    up_to=up_to,
-                    now_ms=self._ports.clock.now_ms(),
-                )
+            return False
+        for step in range(ACKNOWLEDGING_STEPS_MAX):
+            acknowledging = Acknowledging(
+                recipient=recipient, generation=caller.generation, up_to=up_to, now_ms=self._ports.clock.now_ms()
             )
+            try:
+                more = await self._ports.store.submit(acknowledging)
+            except Refusal as refusal:
+                raise (_after_acknowledging(refusal, whole=False) if step else refusal) from None
             if not more:
-                return
+                break
+        return True
 
     async def _read(self, reading: Reading) -> Seen:
         queries = self._ports.store.read
@@ -254,6 +274,21 @@ class Receive:
                 if record.record_id not in shown
             ][:OPEN_REQUESTS_MAX],
         )
+
+
+def _after_acknowledging(refusal: Refusal, *, whole: bool = True) -> Refusal:
+    """Return a refusal of what came after acknowledgements that are on disk: it must not say that nothing is."""
+    done = "what ack_cursor covers is acknowledged" if whole else "a part of what ack_cursor covers is acknowledged"
+    rest = refusal.message.replace("nothing was written", "nothing else was written").replace(
+        "nothing more was read or written", "nothing else was read or written"
+    )
+    told = type(refusal)(
+        f"{done}, and no page was read: {rest}",
+        hint=f"{refusal.hint} Acknowledging again is harmless.".strip(),
+        state={**refusal.state, "acknowledged": "all" if whole else "part"},
+    )
+    told.__cause__ = refusal.__cause__
+    return told
 
 
 class Wait:

@@ -79,8 +79,6 @@ class Answering:
                 now_ms=self.now_ms,
             )
             return Applied(value=(existing(tx, stands.reply_id), True), wakes=woken, work=woken)
-        if request.sender is None:
-            raise InvariantBroken("a request without a sender")
         tx.take_key(
             caller=self.caller,
             operation=Operation.REPLY,
@@ -93,6 +91,7 @@ class Answering:
             tx,
             request,
             event=AnswerEvent.REPLY,
+            fact=FactKind.REPLIED,
             status=self.status,
             body=self.body,
             origin=Origin.AGENT,
@@ -102,6 +101,8 @@ class Answering:
             now_ms=self.now_ms,
             evidence="explicit reply by the recipient",
         )
+        if request.sender is None or reply is None:
+            raise InvariantBroken("a request without a sender")
         concerned = (request.sender, *woken)
         return Applied(value=(reply, False), wakes=concerned, work=concerned, replied=(request,), at_ms=self.now_ms)
 
@@ -111,6 +112,7 @@ def write_answer(
     request: Record,
     *,
     event: AnswerEvent,
+    fact: FactKind,
     status: ReplyStatus,
     body: bytes,
     origin: Origin,
@@ -119,35 +121,35 @@ def write_answer(
     reply_id: bytes,
     now_ms: int,
     evidence: str,
-) -> Record:
-    """Settle `request` and write its reply in this transaction; returns the reply.
+) -> Record | None:
+    """Settle `request` and write its reply in this transaction; returns it, or None where nobody asked: a prompt.
 
     Raises:
         InvalidState: the request is settled already.
     """
-    if request.sender is None:
-        raise InvariantBroken("a request without a sender")
     answer = settle(request, event)
     tx.move(request, evolve(request, answer=answer))
-    reply = new_record(
-        sequence=tx.next_sequence(request.project_id),
-        record_id=reply_id,
-        kind=Kind.REPLY,
-        project_id=request.project_id,
-        sender=sender,
-        recipient=request.sender,
-        body=body,
-        now_ms=now_ms,
-        origin=origin,
-        parent_id=request.record_id,
-        status=status,
-    )
-    tx.insert(reply)
+    reply = None
+    if request.sender is not None:
+        reply = new_record(
+            sequence=tx.next_sequence(request.project_id),
+            record_id=reply_id,
+            kind=Kind.REPLY,
+            project_id=request.project_id,
+            sender=sender,
+            recipient=request.sender,
+            body=body,
+            now_ms=now_ms,
+            origin=origin,
+            parent_id=request.record_id,
+            status=status,
+        )
+        tx.insert(reply)
     tx.add_fact(
         Fact(
             sequence=tx.next_sequence(request.project_id),
             record_id=request.record_id,
-            fact=FactKind.REPLIED if origin is not Origin.HOST else FactKind.ANSWERED_BY_HOST,
+            fact=fact,
             at_ms=now_ms,
             generation=generation,
             evidence=evidence,

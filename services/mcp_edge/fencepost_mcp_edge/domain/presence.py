@@ -1,4 +1,4 @@
-"""What can honestly be said of an agent from its mailbox alone: when it last read, never what it is doing."""
+"""What can honestly be said of an agent: what was observed of its runtime; else when it last read its mailbox."""
 
 from __future__ import annotations
 
@@ -14,6 +14,21 @@ class Status(enum.Enum):
     NEVER_SEEN = "never_seen"
     OFF = "off"
     UNKNOWN = "unknown"
+    STARTING = "starting"
+    IDLE = "idle"
+    PROCESSING = "processing"
+    ACTION_NEEDED = "action_needed"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observation:
+    """What was observed of an agent's runtime, with its age."""
+
+    status: Status
+    detail: str
+    # Unix milliseconds.
+    at_ms: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,8 +49,14 @@ class Presence:
     evidence: str
 
 
-def presence_of(reading: Reading | None, *, now_ms: int) -> Presence:
-    """Return what a reading says of its agent; None where none could be had."""
+def presence_of(reading: Reading | None, *, now_ms: int, observed: Observation | None = None) -> Presence:
+    """Return what is known of an agent: its observed runtime first, then its reading; None where none could be had."""
+    if observed is not None:
+        detail = f": {observed.detail}" if observed.detail else ""
+        return Presence(
+            status=observed.status,
+            evidence=f"observed {age_text(now_ms - observed.at_ms)} ago{detail}",
+        )
     if reading is None:
         return Presence(status=Status.UNKNOWN, evidence="what its mailbox knows could not be learned")
     if reading.off:

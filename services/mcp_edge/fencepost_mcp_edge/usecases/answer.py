@@ -94,7 +94,7 @@ async def _answered(
     key = caller.key(number, request)
     if key is None:
         return wire.failure(request.id_text, wire.INVALID_REQUEST, _KEY_TOO_LONG)
-    mutation = verdict.tool.lost is registry.Lost.SETTLE
+    mutation = verdict.tool.lost is not registry.Lost.ASK_AGAIN
     try:
         async with asyncio.timeout(EDGE_CALL_MS_MAX / 1000):
             try:
@@ -114,5 +114,6 @@ async def _answered(
     except Exception as error:  # noqa: BLE001 - one call's defect must not end the connection of all the others
         _log.exception("call_failed", error, tool=verdict.tool.name)
         problem = outcomes.broken(mutation=mutation)
+    problem = outcomes.fitting(problem, verdict.tool.name)
     _log.info("tool_error", tool=verdict.tool.name, code=problem.code)
     return problem.line(request.id_text)

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final
 
-from fencepost.client import Budgets, Channels, Identity, Mailbox, Sessions
+from fencepost.client import Budgets, Channels, Identity, Mailbox, Providers, Sessions
 from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
 from fencepost_mcp_edge.domain.frames import Hello, Request
 
@@ -28,6 +28,7 @@ class Caller:
         self.settling: Final = Mailbox(channels, hello.token, budgets=SETTLE_BUDGETS)
         self.brief: Final = Mailbox(channels, hello.token, budgets=BRIEF_BUDGETS)
         self.sessions: Final = Sessions(channels, hello.token, budgets=BUDGETS)
+        self.providers: Final = Providers(channels, hello.token, budgets=BUDGETS)
         self._channels = channels
         self._hello = hello
         self._tell = tell

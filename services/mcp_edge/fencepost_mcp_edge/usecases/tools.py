@@ -12,17 +12,19 @@ from fencepost.client import Mailbox
 from fencepost.errors import FencepostError, NotWritten
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mcp.registry import WAIT_MS_MAX
+from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Arguments, Payload
 from fencepost_mcp_edge.usecases.caller import Caller
-from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED, ToolError
+from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED, ToolError, sentence
 
 PAGE_BYTES: Final = 24 * 1024
 LISTED_AGENTS_MAX: Final = 500
 DRAINING: Final = "draining"
 # Before a wait is asked again of a mailbox that stops or is not there.
 PAUSE_MS: Final = 50
+_INSTEAD: Final = "Wait for its answer; to correct or remind it, use send_message."
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,7 +52,7 @@ class Asking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """A tool that may be asked any number of times."""
+    """A tool that writes no record: asked as often as it takes, or (Lost.TELL) once."""
 
     name: str
     ask: Callable[[Asking], Awaitable[Payload]]
@@ -127,12 +129,23 @@ async def _list_agents(asking: Asking) -> Payload:
 
 async def _interrupt(asking: Asking) -> Payload:
     target = asking.arguments["target"]
-    agent = (await asking.caller.sessions.get_agent(sessions.GetAgentRequest(target=target))).agent
-    raise ToolError(
-        "unsupported_capability",
-        f"{agent.name} cannot be interrupted from outside: no provider of this home can do that. Nothing happened.",
-        hint="Wait for its answer; to correct or remind it, use send_message.",
-    )
+    caller = asking.caller
+    agent = (await caller.sessions.get_agent(sessions.GetAgentRequest(target=target))).agent
+    if agent.desired == sessions.DESIRED_STATE_UNSPECIFIED:
+        raise ToolError(
+            "unsupported_capability",
+            f"{agent.name} lives by itself: no provider of this home can interrupt it. Nothing happened.",
+            hint=_INSTEAD,
+        )
+    answer = await caller.providers.interrupt_turn(providers.InterruptTurnRequest(target=agent.agent_id))
+    why = f" {sentence(answer.detail)}" if answer.detail else ""
+    if answer.interruption == providers.INTERRUPTION_UNSUPPORTED:
+        raise ToolError("unsupported_capability", f"{agent.name} was not interrupted.{why}", hint=_INSTEAD)
+    if answer.interruption == providers.INTERRUPTION_UNCERTAIN:
+        raise ToolError(
+            "delivery_uncertain", f"Whether {agent.name} was interrupted is not known.{why}", uncertain=True
+        )
+    return translate.interrupt_result(answer)
 
 
 MUTATIONS: Final[Mapping[str, Mutation]] = {

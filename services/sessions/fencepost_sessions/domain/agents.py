@@ -6,6 +6,7 @@ import enum
 import unicodedata
 from dataclasses import dataclass, replace
 
+from fencepost_sessions.domain.launch import NO_LAUNCH, Desired, LaunchChange, LaunchSettings, launch_bytes, launched
 from fencepost_sessions.domain.limits import AGENTS_PER_PROJECT_MAX, PROVIDER_BYTES_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.names import Name, flaw_of
 from fencepost_sessions.domain.refusals import (
@@ -17,6 +18,7 @@ from fencepost_sessions.domain.refusals import (
     StaleGeneration,
 )
 from fencepost_sessions.domain.roles import Role
+from fencepost_sessions.domain.texts import bytes_of
 
 GENERATION_FIRST = 1
 
@@ -30,7 +32,11 @@ class AgentState(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Agent:
-    """An agent's record. `name_key` is how its name is compared; `revision` is the directory's at its last change."""
+    """An agent's record. `name_key` is how its name is compared; `revision` is the directory's at its last change.
+
+    `desired` is what a person wants and `conversation_id` the exact conversation that its program goes on with; what is
+    observed of it is a Status.
+    """
 
     agent_id: bytes
     project_id: bytes
@@ -43,6 +49,9 @@ class Agent:
     created_at_ms: int
     revision: int
     state: AgentState = AgentState.ACTIVE
+    desired: Desired = Desired.UNSPECIFIED
+    launch: LaunchSettings = NO_LAUNCH
+    conversation_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,18 +66,20 @@ class Tombstone:
 
 def agent_bytes(agent: Agent) -> int:
     """Return at least the bytes that an agent takes in a message."""
-    texts = (agent.name, agent.provider, agent.workspace)
-    return ROW_FRAME_BYTES + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
+    texts = (agent.name, agent.provider, agent.workspace, agent.conversation_id)
+    return ROW_FRAME_BYTES + sum(bytes_of(text) for text in texts) + launch_bytes(agent.launch)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class AgentChange:
-    """What to change; None leaves a field as it is. Every value is valid by itself."""
+    """What to change; None leaves a field as it is. Every value but `launch` is valid by itself."""
 
     name: Name | None = None
     role: Role | None = None
     provider: str | None = None
     workspace: str | None = None
+    desired: Desired = Desired.UNSPECIFIED
+    launch: LaunchChange | None = None
 
 
 def provider_name(text: str) -> str:
@@ -89,7 +100,13 @@ def provider_name(text: str) -> str:
 
 
 def changed(agent: Agent, change: AgentChange) -> Agent:
-    """Return the agent after `change`, with the revision that it had; the very same value where nothing changes."""
+    """Return the agent after `change`, with the revision that it had; the very same value where nothing changes.
+
+    Another provider has no conversation yet: the one before is its own program's.
+
+    Raises:
+        InvalidLaunchSettings, InvalidCustomArguments: the settings would break their rules.
+    """
     after = replace(
         agent,
         name=agent.name if change.name is None else change.name.text,
@@ -97,7 +114,11 @@ def changed(agent: Agent, change: AgentChange) -> Agent:
         role=agent.role if change.role is None else change.role,
         provider=agent.provider if change.provider is None else change.provider,
         workspace=agent.workspace if change.workspace is None else change.workspace,
+        desired=change.desired or agent.desired,
+        launch=agent.launch if change.launch is None else launched(agent.launch, change.launch),
     )
+    if after.provider != agent.provider:
+        after = replace(after, conversation_id="")
     return agent if after == agent else after
 
 
@@ -108,13 +129,23 @@ def next_life(agent: Agent, *, expected_generation: int, revision: int) -> Agent
         StaleGeneration: `expected_generation` is not 0 and not the current one: somebody else began a life, or the
             caller guessed.
     """
-    if expected_generation not in {0, agent.generation}:
+    if expected_generation != 0:
+        check_generation(agent, expected_generation)
+    return replace(agent, generation=agent.generation + 1, revision=revision)
+
+
+def check_generation(agent: Agent, generation: int) -> None:
+    """Let one go on that knows the agent's present life.
+
+    Raises:
+        StaleGeneration: `generation` is another life.
+    """
+    if generation != agent.generation:
         raise StaleGeneration(
-            f"the agent is at generation {agent.generation}, not {expected_generation}; nothing was written",
+            f"the agent is at generation {agent.generation}, not {generation}; nothing was written",
             hint="Look at the agent again and decide anew: another life may be running.",
             state={"generation": str(agent.generation)},
         )
-    return replace(agent, generation=agent.generation + 1, revision=revision)
 
 
 def check_active(agent: Agent) -> Agent:

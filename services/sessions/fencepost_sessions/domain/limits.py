@@ -12,6 +12,26 @@ PROVIDER_BYTES_MAX: Final = 64
 PATH_BYTES_MAX: Final = 4096
 LABEL_CHARS_MAX: Final = NAME_CHARS_MAX
 
+CLASS_BYTES_MAX: Final = 64
+MODEL_BYTES_MAX: Final = 128
+EFFORT_BYTES_MAX: Final = 32
+SANDBOX_BYTES_MAX: Final = 64
+APPROVAL_BYTES_MAX: Final = 64
+LAUNCH_TEXT_BYTES_MAX: Final = 4096
+INCLUDE_DIRECTORIES_MAX: Final = 16
+# All texts of one agent's launch settings together: a page of agents stays one that can be sent.
+LAUNCH_BYTES_MAX: Final = 16_384
+CONVERSATION_BYTES_MAX: Final = 256
+
+HOLDER_BYTES_MAX: Final = 128
+LEASE_TERM_MS_MIN: Final = 1000
+LEASE_TERM_MS_DEFAULT: Final = 30_000
+LEASE_TERM_MS_MAX: Final = 1_200_000
+LEASES_LISTED_MAX: Final = 500
+
+STATUS_DETAIL_BYTES_MAX: Final = 1024
+TURN_BYTES_MAX: Final = 128
+
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
 IDEMPOTENCY_KEPT_MS: Final = 30 * 24 * 60 * 60 * 1000
 # Old keys are dropped a few at a time by the mutations that come after them: no sweep, no pause.

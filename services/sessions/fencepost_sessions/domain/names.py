@@ -14,12 +14,10 @@ from typing import Final
 
 from fencepost_sessions.domain.limits import NAME_CHARS_MAX, NAME_INPUT_BYTES_MAX, QUARANTINE_MS
 from fencepost_sessions.domain.refusals import InvalidName, NameQuarantined
+from fencepost_sessions.domain.texts import REFUSED_CATEGORIES
 
 RESERVED: Final = frozenset({"all", "*", "broadcast"})
 RESERVED_PREFIX: Final = "class:"
-
-# Control, format (invisible marks and bidirectional overrides), surrogate, unassigned, line and paragraph separator.
-_REFUSED_CATEGORIES: Final = frozenset({"Cc", "Cf", "Cs", "Cn", "Zl", "Zp"})
 
 # Any common spelling of a UUID: dashed or bare, with braces, as a URN, in any case.
 _UUID_SHAPED: Final = re.compile(
@@ -70,7 +68,7 @@ def flaw_of(text: str) -> str | None:
         return "is empty"
     if len(text) > NAME_CHARS_MAX:
         return f"is longer than {NAME_CHARS_MAX} characters"
-    if any(unicodedata.category(char) in _REFUSED_CATEGORIES for char in text):
+    if any(unicodedata.category(char) in REFUSED_CATEGORIES for char in text):
         return "holds a control, invisible or unassigned character"
     if text != text.strip():
         return "begins or ends with white space"

@@ -126,6 +126,66 @@ class InvalidState(Refusal):
     reason = "invalid_state"
 
 
+class InvalidLaunchSettings(Refusal):
+    """A launch setting breaks its rule, or all together are too long."""
+
+    reason = "invalid_launch_settings"
+
+
+class InvalidCustomArguments(Refusal):
+    """Custom arguments that a POSIX shell could not split into words."""
+
+    reason = "invalid_custom_arguments"
+
+
+class InvalidDesiredState(Refusal):
+    """A desired state that this version does not know."""
+
+    reason = "invalid_desired_state"
+
+
+class InvalidConversation(Refusal):
+    """A conversation's name breaks its rules, or is the name of something else."""
+
+    reason = "invalid_conversation"
+
+
+class ConversationConflict(Refusal):
+    """The agent is bound to another conversation, or another agent to this one."""
+
+    reason = "conversation_conflict"
+
+
+class InvalidLease(Refusal):
+    """What was asked of a lease breaks its rules."""
+
+    reason = "invalid_lease"
+
+
+class LeaseHeld(Refusal):
+    """Somebody else holds the agent or its conversation."""
+
+    reason = "lease_held"
+
+
+class LeaseLost(Refusal):
+    """The acquisition holds nothing, or no longer."""
+
+    reason = "lease_lost"
+
+
+class InvalidStatus(Refusal):
+    """A report of what was observed breaks its rules."""
+
+    reason = "invalid_status"
+
+
+class StaleStatus(Refusal):
+    """A later report of the same life stands."""
+
+    reason = "stale_status"
+
+
 class InvalidRevision(Refusal):
     """A follower speaks of a revision that this directory has not reached."""
 

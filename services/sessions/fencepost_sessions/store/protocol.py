@@ -13,10 +13,12 @@ from fencepost_sessions.domain.agents import Agent, Tombstone
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Changes, Directory, Removal
 from fencepost_sessions.domain.idempotency import FirstAnswer, Key
+from fencepost_sessions.domain.leases import Lease
 from fencepost_sessions.domain.names import ReleasedName
 from fencepost_sessions.domain.paging import NamePosition, NumberPosition
 from fencepost_sessions.domain.projects import Project
 from fencepost_sessions.domain.roles import Role
+from fencepost_sessions.domain.status import Status
 
 T = TypeVar("T")
 TCo = TypeVar("TCo", covariant=True)
@@ -65,6 +67,10 @@ class Reading(Protocol):
         """Return up to `rows` agents by id: the order of a snapshot, which no change of an agent disturbs."""
         ...
 
+    def agent_of_conversation(self, conversation_id: str) -> Agent | None:
+        """Return the agent that is bound to a conversation; None also for the empty one."""
+        ...
+
     def agent_count(self, project_id: bytes) -> int:
         """Return how many agents a project holds."""
         ...
@@ -105,6 +111,32 @@ class Reading(Protocol):
         """Return up to `rows` rows of each kind that changed after `revision`, in revision order."""
         ...
 
+    def lease(self, agent_id: bytes) -> Lease | None:
+        """Return the last lease of an agent, which may have ended."""
+        ...
+
+    def lease_of_acquisition(self, acquisition_id: bytes) -> Lease | None:
+        """Return the lease of an acquisition, while it is its agent's last."""
+        ...
+
+    def leases_of_conversation(self, conversation_id: str) -> Sequence[Lease]:
+        """Return the leases over a conversation that have not ended; they may have expired."""
+        ...
+
+    def leases_standing(self, running_ms: int, *, rows: int) -> Sequence[Lease]:
+        """Return up to `rows` leases that have not ended and expire after `running_ms`, oldest first."""
+        ...
+
+    def status(self, agent_id: bytes) -> Status | None:
+        """Return the last report of an agent's runtime."""
+        ...
+
+    def observations(
+        self, *, project_id: bytes | None, after: NamePosition, rows: int
+    ) -> Mapping[bytes, tuple[Status, Lease | None]]:
+        """Return the last reports, with the last leases, of the agents that agents() answers for the same place."""
+        ...
+
     def first_answer(self, key: Key) -> FirstAnswer | None:
         """Return what the first call with this key, scope and operation was answered."""
         ...
@@ -130,7 +162,26 @@ class Writing(Reading, Protocol):
         ...
 
     def bury_agent(self, agent: Agent, tombstone: Tombstone) -> None:
-        """Put a tombstone in place of an agent that is still as it was read and has no credential."""
+        """Put a tombstone in place of an agent that is still as it was read and has no credential.
+
+        Its lease and its last report go with it.
+        """
+        ...
+
+    def put_lease(self, before: Lease | None, after: Lease) -> None:
+        """Put an agent's lease in place of its last one, which is still as it was read; None where it had none."""
+        ...
+
+    def end_leases_until(self, running_ms: int) -> int:
+        """End every lease that has expired at this time of leases: no start revives it. Return how many."""
+        ...
+
+    def restart_leases(self, running_ms: int) -> int:
+        """Give every lease that has not ended its whole term from this time of leases on; return how many."""
+        ...
+
+    def put_status(self, agent_id: bytes, before: Status | None, after: Status) -> None:
+        """Put a report in place of an agent's last one, which is still as it was read; None where it had none."""
         ...
 
     def put_released_name(self, project_id: bytes, released: ReleasedName) -> None:

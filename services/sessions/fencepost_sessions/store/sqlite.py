@@ -20,12 +20,15 @@ from fencepost_sessions.domain.agents import Agent, AgentState, Tombstone
 from fencepost_sessions.domain.credentials import Credential
 from fencepost_sessions.domain.directory import Changes, Directory, Removal
 from fencepost_sessions.domain.idempotency import FirstAnswer, Key
+from fencepost_sessions.domain.launch import NO_LAUNCH, Desired, launch_of_words, words_of_launch
+from fencepost_sessions.domain.leases import Lease, LeaseEnd, LeaseKind
 from fencepost_sessions.domain.limits import IDEMPOTENCY_DROPPED_ROWS_MAX, IDEMPOTENCY_KEPT_MS, REMOVALS_KEPT_MAX
 from fencepost_sessions.domain.names import ReleasedName
 from fencepost_sessions.domain.paging import NamePosition, NumberPosition
 from fencepost_sessions.domain.projects import Project, ProjectKind
 from fencepost_sessions.domain.refusals import StorageError
 from fencepost_sessions.domain.roles import Role
+from fencepost_sessions.domain.status import Evidence, Observed, Status
 from fencepost_sessions.store import sqlite_statements
 from fencepost_sessions.store.protocol import Operation, Reading
 
@@ -36,6 +39,8 @@ for _moment in ("begin.after", "commit.before", "commit.after", "answer.before")
 
 T = TypeVar("T")
 Row = tuple[Any, ...]
+_NO_LAUNCH_JSON: Final = "{}"
+_STATUS_COLUMNS: Final = 9
 
 _log: Final = logs.get(__name__)
 
@@ -66,7 +71,8 @@ def _project(row: Row) -> Project:
 
 
 def _agent(row: Row) -> Agent:
-    agent_id, project_id, name, name_key, role, provider, workspace, generation, created_at_ms, revision, state = row
+    agent_id, project_id, name, name_key, role, provider, workspace, generation, created_at_ms, revision, *more = row
+    state, desired, launch, conversation_id = more
     return Agent(
         agent_id=agent_id,
         project_id=project_id,
@@ -79,6 +85,40 @@ def _agent(row: Row) -> Agent:
         created_at_ms=created_at_ms,
         revision=revision,
         state=AgentState(state),
+        desired=Desired(desired),
+        launch=NO_LAUNCH if launch == _NO_LAUNCH_JSON else launch_of_words(json.loads(launch)),
+        conversation_id=conversation_id,
+    )
+
+
+def _lease(row: Row) -> Lease:
+    agent_id, acquisition_id, conversation_id, kind, holder, generation, fence, term_ms, expires, acquired, ended = row
+    return Lease(
+        agent_id=agent_id,
+        acquisition_id=acquisition_id,
+        conversation_id=conversation_id,
+        kind=LeaseKind(kind),
+        holder=holder,
+        generation=generation,
+        fence=fence,
+        term_ms=term_ms,
+        expires_at_ms=expires,
+        acquired_at_ms=acquired,
+        end=LeaseEnd(ended),
+    )
+
+
+def _status(row: Row) -> Status:
+    _agent_id, state, evidence, detail, turn_id, observed_at_ms, generation, sequence, acquisition_id = row
+    return Status(
+        state=Observed(state),
+        evidence=Evidence(evidence),
+        detail=detail,
+        turn_id=turn_id,
+        observed_at_ms=observed_at_ms,
+        generation=generation,
+        sequence=sequence,
+        acquisition_id=acquisition_id,
     )
 
 
@@ -162,6 +202,10 @@ class SqliteReading:
         """Return up to `rows` agents by id."""
         return self._all("AGENT_AFTER_ID", _agent, after_id=agent_id, rows=rows)
 
+    def agent_of_conversation(self, conversation_id: str) -> Agent | None:
+        """Return the agent that is bound to a conversation; None also for the empty one."""
+        return self._one("AGENT_OF_CONVERSATION", _agent, w_conversation_id=conversation_id)
+
     def agent_count(self, project_id: bytes) -> int:
         """Return how many agents a project holds."""
         return int(self._rows("AGENT_COUNT", w_project_id=project_id)[0][0])
@@ -213,6 +257,40 @@ class SqliteReading:
             removals=self._all("REMOVAL_AFTER_REVISION", _removal, after=revision, rows=rows),
             tombstones=self._all("TOMBSTONE_AFTER_REVISION", _tombstone, after=revision, rows=rows),
         )
+
+    def lease(self, agent_id: bytes) -> Lease | None:
+        """Return the last lease of an agent, which may have ended."""
+        return self._one("LEASE_BY_AGENT", _lease, w_agent_id=agent_id)
+
+    def lease_of_acquisition(self, acquisition_id: bytes) -> Lease | None:
+        """Return the lease of an acquisition, while it is its agent's last."""
+        return self._one("LEASE_BY_ACQUISITION", _lease, w_acquisition_id=acquisition_id)
+
+    def leases_of_conversation(self, conversation_id: str) -> Sequence[Lease]:
+        """Return the leases over a conversation that have not ended; they may have expired."""
+        return self._all(
+            "LEASE_OF_CONVERSATION", _lease, w_conversation_id=conversation_id, w_ended=int(LeaseEnd.NOT_ENDED)
+        )
+
+    def leases_standing(self, running_ms: int, *, rows: int) -> Sequence[Lease]:
+        """Return up to `rows` leases that have not ended and expire after `running_ms`, oldest first."""
+        return self._all("LEASE_STANDING", _lease, w_ended=int(LeaseEnd.NOT_ENDED), now=running_ms, rows=rows)
+
+    def status(self, agent_id: bytes) -> Status | None:
+        """Return the last report of an agent's runtime."""
+        return self._one("STATUS_BY_AGENT", _status, w_agent_id=agent_id)
+
+    def observations(
+        self, *, project_id: bytes | None, after: NamePosition, rows: int
+    ) -> Mapping[bytes, tuple[Status, Lease | None]]:
+        """Return the last reports, with the last leases, of the agents that agents() answers for the same place."""
+        place = {"after_key": after.key, "after_id": after.row_id, "rows": rows}
+        if project_id is None:
+            found = self._rows("OBSERVED_PAGE", **place)
+        else:
+            found = self._rows("OBSERVED_PAGE_OF_PROJECT", w_project_id=project_id, **place)
+        known = [(row[:_STATUS_COLUMNS], row[_STATUS_COLUMNS:]) for row in found if row[0] is not None]
+        return {status[0]: (_status(status), None if lease[0] is None else _lease(lease)) for status, lease in known}
 
     def first_answer(self, key: Key) -> FirstAnswer | None:
         """Return what the first call with this key, scope and operation was answered."""
@@ -275,6 +353,8 @@ class SqliteWriting(SqliteReading):
 
     def bury_agent(self, agent: Agent, tombstone: Tombstone) -> None:
         """Put a tombstone in place of an agent that is still as it was read and has no credential."""
+        self._write(None, "LEASE_DELETE", w_agent_id=agent.agent_id)
+        self._write(None, "STATUS_DELETE", w_agent_id=agent.agent_id)
         self._write(1, "AGENT_DELETE", w_agent_id=agent.agent_id, w_revision=agent.revision)
         self._write(
             1,
@@ -283,6 +363,49 @@ class SqliteWriting(SqliteReading):
             v_project_id=tombstone.project_id,
             v_deleted_at_ms=tombstone.deleted_at_ms,
             v_revision=tombstone.revision,
+        )
+
+    def put_lease(self, before: Lease | None, after: Lease) -> None:
+        """Put an agent's lease in place of its last one, which is still as it was read; None where it had none."""
+        if before is None:
+            self._write(1, "LEASE_INSERT", v_agent_id=after.agent_id, **_lease_changes(after))
+            return
+        self._write(
+            1,
+            "LEASE_UPDATE",
+            w_agent_id=before.agent_id,
+            w_acquisition_id=before.acquisition_id,
+            w_expires_at_ms=before.expires_at_ms,
+            w_ended=int(before.end),
+            **_lease_changes(after),
+        )
+
+    def end_leases_until(self, running_ms: int) -> int:
+        """End every lease that has expired at this time of leases; return how many."""
+        return self._write(
+            None,
+            "LEASE_EXPIRE",
+            v_ended=int(LeaseEnd.EXPIRED),
+            w_ended=int(LeaseEnd.NOT_ENDED),
+            until=running_ms,
+        )
+
+    def restart_leases(self, running_ms: int) -> int:
+        """Give every lease that has not ended its whole term from this time of leases on; return how many."""
+        return self._write(None, "LEASE_RESTART", w_ended=int(LeaseEnd.NOT_ENDED), now=running_ms)
+
+    def put_status(self, agent_id: bytes, before: Status | None, after: Status) -> None:
+        """Put a report in place of an agent's last one, which is still as it was read; None where it had none."""
+        if before is None:
+            self._write(1, "STATUS_INSERT", v_agent_id=agent_id, **_status_changes(after))
+            return
+        self._write(
+            1,
+            "STATUS_UPDATE",
+            w_agent_id=agent_id,
+            w_generation=before.generation,
+            w_sequence=before.sequence,
+            **_status_changes(after),
         )
 
     def put_released_name(self, project_id: bytes, released: ReleasedName) -> None:
@@ -378,6 +501,37 @@ def _agent_changes(agent: Agent) -> dict[str, object]:
         "v_generation": agent.generation,
         "v_revision": agent.revision,
         "v_state": int(agent.state),
+        "v_desired": int(agent.desired),
+        "v_launch": json.dumps(words_of_launch(agent.launch)),
+        "v_conversation_id": agent.conversation_id,
+    }
+
+
+def _lease_changes(lease: Lease) -> dict[str, object]:
+    return {
+        "v_acquisition_id": lease.acquisition_id,
+        "v_conversation_id": lease.conversation_id,
+        "v_kind": int(lease.kind),
+        "v_holder": lease.holder,
+        "v_generation": lease.generation,
+        "v_fence": lease.fence,
+        "v_term_ms": lease.term_ms,
+        "v_expires_at_ms": lease.expires_at_ms,
+        "v_acquired_at_ms": lease.acquired_at_ms,
+        "v_ended": int(lease.end),
+    }
+
+
+def _status_changes(status: Status) -> dict[str, object]:
+    return {
+        "v_state": int(status.state),
+        "v_evidence": int(status.evidence),
+        "v_detail": status.detail,
+        "v_turn_id": status.turn_id,
+        "v_observed_at_ms": status.observed_at_ms,
+        "v_generation": status.generation,
+        "v_sequence": status.sequence,
+        "v_acquisition_id": status.acquisition_id,
     }
 
 

@@ -10,6 +10,7 @@ from typing import Any, Final
 from sqlalchemy import (
     ColumnElement,
     Insert,
+    Integer,
     Select,
     Table,
     and_,
@@ -17,6 +18,7 @@ from sqlalchemy import (
     delete,
     func,
     insert,
+    literal_column,
     select,
     tuple_,
     update,
@@ -28,9 +30,11 @@ from fencepost_sessions.store.tables import (
     CredentialRow,
     DirectoryRow,
     IdempotencyRow,
+    LeaseRow,
     ProjectRow,
     ReleasedNameRow,
     RemovalRow,
+    StatusRow,
 )
 from fencepost_sessions.store.tables import Table as Declared
 
@@ -49,6 +53,8 @@ RELEASED: Final = _table(ReleasedNameRow)
 CREDENTIAL: Final = _table(CredentialRow)
 REMOVAL: Final = _table(RemovalRow)
 IDEMPOTENCY: Final = _table(IdempotencyRow)
+LEASE: Final = _table(LeaseRow)
+STATUS: Final = _table(StatusRow)
 
 
 def _is(table: Table, *columns: str) -> ColumnElement[bool]:
@@ -98,7 +104,24 @@ AGENT_AFTER_ID: Final = _page(select(AGENT).where(AGENT.c.agent_id > bindparam("
 AGENT_AFTER_REVISION: Final = _page(select(AGENT).where(AGENT.c.revision > bindparam("after")), AGENT.c.revision)
 AGENT_COUNT: Final = select(func.count()).select_from(AGENT).where(_is(AGENT, "project_id"))
 AGENT_INSERT: Final = _inserting(AGENT)
-_AGENT_CHANGES = ("name", "name_key", "role", "provider", "workspace", "generation", "revision", "state")
+AGENT_OF_CONVERSATION: Final = select(AGENT).where(
+    # As the index has it: only what is not empty is there.
+    _is(AGENT, "conversation_id"),
+    AGENT.c.conversation_id != literal_column("''"),
+)
+_AGENT_CHANGES = (
+    "name",
+    "name_key",
+    "role",
+    "provider",
+    "workspace",
+    "generation",
+    "revision",
+    "state",
+    "desired",
+    "launch",
+    "conversation_id",
+)
 AGENT_UPDATE: Final = (
     update(AGENT)
     .values({column: bindparam(f"v_{column}") for column in _AGENT_CHANGES})
@@ -172,6 +195,56 @@ REMOVAL_SURPLUS: Final = (
     select(REMOVAL.c.revision).order_by(REMOVAL.c.revision.desc()).limit(1).offset(bindparam("kept"))
 )
 REMOVAL_FORGET: Final = delete(REMOVAL).where(REMOVAL.c.revision <= bindparam("until"))
+
+# --- leases ----------------------------------------------------------------------------------------------------------
+
+LEASE_BY_AGENT: Final = select(LEASE).where(_is(LEASE, "agent_id"))
+LEASE_BY_ACQUISITION: Final = select(LEASE).where(_is(LEASE, "acquisition_id"))
+LEASE_OF_CONVERSATION: Final = select(LEASE).where(_is(LEASE, "conversation_id", "ended"))
+LEASE_STANDING: Final = _page(
+    select(LEASE).where(_is(LEASE, "ended"), LEASE.c.expires_at_ms > bindparam("now")),
+    LEASE.c.acquired_at_ms,
+    LEASE.c.acquisition_id,
+)
+LEASE_INSERT: Final = _inserting(LEASE)
+_LEASE_CHANGES = [column.name for column in LEASE.columns if column.name != "agent_id"]
+LEASE_UPDATE: Final = (
+    update(LEASE)
+    .values({column: bindparam(f"v_{column}") for column in _LEASE_CHANGES})
+    .where(_is(LEASE, "agent_id", "acquisition_id", "expires_at_ms", "ended"))
+)
+LEASE_EXPIRE: Final = (
+    update(LEASE)
+    .values(ended=bindparam("v_ended"))
+    .where(_is(LEASE, "ended"), LEASE.c.expires_at_ms <= bindparam("until"))
+)
+LEASE_RESTART: Final = (
+    update(LEASE).values(expires_at_ms=LEASE.c.term_ms + bindparam("now", type_=Integer)).where(_is(LEASE, "ended"))
+)
+LEASE_DELETE: Final = delete(LEASE).where(_is(LEASE, "agent_id"))
+
+# --- what was observed -----------------------------------------------------------------------------------------------
+
+STATUS_BY_AGENT: Final = select(STATUS).where(_is(STATUS, "agent_id"))
+STATUS_INSERT: Final = _inserting(STATUS)
+_STATUS_CHANGES = [column.name for column in STATUS.columns if column.name != "agent_id"]
+STATUS_UPDATE: Final = (
+    update(STATUS)
+    .values({column: bindparam(f"v_{column}") for column in _STATUS_CHANGES})
+    .where(_is(STATUS, "agent_id", "generation", "sequence"))
+)
+STATUS_DELETE: Final = delete(STATUS).where(_is(STATUS, "agent_id"))
+# The agents of a page again, each with its report and its lease: nulls where there is none.
+_OBSERVED = (
+    select(*STATUS.columns, *(column.label(f"lease_{column.name}") for column in LEASE.columns))
+    .select_from(AGENT)
+    .outerjoin(STATUS, STATUS.c.agent_id == AGENT.c.agent_id)
+    .outerjoin(LEASE, LEASE.c.agent_id == AGENT.c.agent_id)
+)
+OBSERVED_PAGE: Final = _page(_OBSERVED.where(_AGENT_NAMES), AGENT.c.name_key, AGENT.c.agent_id)
+OBSERVED_PAGE_OF_PROJECT: Final = _page(
+    _OBSERVED.where(_is(AGENT, "project_id"), _AGENT_NAMES), AGENT.c.name_key, AGENT.c.agent_id
+)
 
 # --- idempotency keys ------------------------------------------------------------------------------------------------
 

@@ -49,6 +49,8 @@ class AgentRow(Table, table=True):
         UniqueConstraint("project_id", "name_key"),
         Index("agent_name_key", "name_key", "agent_id"),
         Index("agent_revision", "revision"),
+        # A conversation belongs to one agent at most.
+        Index("agent_conversation", "conversation_id", unique=True, sqlite_where=text("conversation_id <> ''")),
         {"sqlite_with_rowid": False},
     )
 
@@ -64,8 +66,50 @@ class AgentRow(Table, table=True):
     generation: int = Field(sa_column=Column("generation", Integer, nullable=False))
     created_at_ms: int = Field(sa_column=Column("created_at_ms", Integer, nullable=False))
     revision: int = Field(sa_column=Column("revision", Integer, nullable=False))
-    # Added by a migration, so the rows that stood then need a value.
+    # Added by migrations, so the rows that stood then need a value.
     state: int = Field(sa_column=Column("state", Integer, nullable=False, server_default=text("1")))
+    desired: int = Field(sa_column=Column("desired", Integer, nullable=False, server_default=text("0")))
+    launch: str = Field(sa_column=Column("launch", Text, nullable=False, server_default=text("'{}'")))
+    conversation_id: str = Field(sa_column=Column("conversation_id", Text, nullable=False, server_default=text("''")))
+
+
+class LeaseRow(Table, table=True):
+    """The last lease of an agent. It stays when it has ended, so that the next one's fence is greater."""
+
+    __tablename__ = "lease"
+    __table_args__ = (
+        UniqueConstraint("acquisition_id"),
+        Index("lease_order", "ended", "acquired_at_ms", "acquisition_id"),
+        Index("lease_conversation", "conversation_id"),
+        {"sqlite_with_rowid": False},
+    )
+    agent_id: bytes = Field(sa_column=Column("agent_id", LargeBinary, ForeignKey("agent.agent_id"), primary_key=True))
+    acquisition_id: bytes = Field(sa_column=Column("acquisition_id", LargeBinary, nullable=False))
+    conversation_id: str = Field(sa_column=Column("conversation_id", Text, nullable=False))
+    kind: int = Field(sa_column=Column("kind", Integer, nullable=False))
+    holder: str = Field(sa_column=Column("holder", Text, nullable=False))
+    generation: int = Field(sa_column=Column("generation", Integer, nullable=False))
+    fence: int = Field(sa_column=Column("fence", Integer, nullable=False))
+    term_ms: int = Field(sa_column=Column("term_ms", Integer, nullable=False))
+    expires_at_ms: int = Field(sa_column=Column("expires_at_ms", Integer, nullable=False))
+    acquired_at_ms: int = Field(sa_column=Column("acquired_at_ms", Integer, nullable=False))
+    ended: int = Field(sa_column=Column("ended", Integer, nullable=False))
+
+
+class StatusRow(Table, table=True):
+    """The last report of what was observed of an agent's runtime."""
+
+    __tablename__ = "agent_status"
+    __table_args__ = ({"sqlite_with_rowid": False},)
+    agent_id: bytes = Field(sa_column=Column("agent_id", LargeBinary, ForeignKey("agent.agent_id"), primary_key=True))
+    state: int = Field(sa_column=Column("state", Integer, nullable=False))
+    evidence: int = Field(sa_column=Column("evidence", Integer, nullable=False))
+    detail: str = Field(sa_column=Column("detail", Text, nullable=False))
+    turn_id: str = Field(sa_column=Column("turn_id", Text, nullable=False))
+    observed_at_ms: int = Field(sa_column=Column("observed_at_ms", Integer, nullable=False))
+    generation: int = Field(sa_column=Column("generation", Integer, nullable=False))
+    sequence: int = Field(sa_column=Column("sequence", Integer, nullable=False))
+    acquisition_id: bytes = Field(sa_column=Column("acquisition_id", LargeBinary, nullable=False))
 
 
 class AgentTombstoneRow(Table, table=True):

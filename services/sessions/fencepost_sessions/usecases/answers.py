@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from fencepost_sessions.domain.agents import Agent, AgentState
+from fencepost_sessions.domain.launch import Desired, launch_of_words, words_of_launch
 from fencepost_sessions.domain.projects import Project, ProjectKind
 from fencepost_sessions.domain.roles import Role
 
@@ -24,6 +25,9 @@ def words_of_agent(agent: Agent) -> dict[str, object]:
         "created_at_ms": agent.created_at_ms,
         "revision": agent.revision,
         "state": int(agent.state),
+        "desired": int(agent.desired),
+        "launch": words_of_launch(agent.launch),
+        "conversation_id": agent.conversation_id,
     }
 
 
@@ -34,8 +38,10 @@ def agent_of_words(words: Mapping[str, object]) -> Agent:
         agent_id=bytes.fromhex(known.pop("agent_id")),
         project_id=bytes.fromhex(known.pop("project_id")),
         role=Role(known.pop("role")),
-        # Words of versions that could not delete have none.
+        # Words of versions that could not delete, or ran no programs, have none of these.
         state=AgentState(known.pop("state", AgentState.ACTIVE)),
+        desired=Desired(known.pop("desired", Desired.UNSPECIFIED)),
+        launch=launch_of_words(known.pop("launch", {})),
         **known,
     )
 

@@ -9,6 +9,16 @@ from fencepost_sessions.domain.agents import GENERATION_FIRST, Agent, check_room
 from fencepost_sessions.domain.credentials import Minted, credential_of_agent
 from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes, uuid_text
+from fencepost_sessions.domain.launch import (
+    NO_CHANGE,
+    NO_LAUNCH,
+    Desired,
+    LaunchChange,
+    LaunchSettings,
+    desired_state,
+    launched,
+    running_content,
+)
 from fencepost_sessions.domain.limits import QUARANTINE_MS
 from fencepost_sessions.domain.names import Name, agent_name
 from fencepost_sessions.domain.paths import workspace_path
@@ -23,7 +33,7 @@ _log = logs.get(__name__)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CreateAgent:
-    """The request as it came; role None is a plain agent."""
+    """The request as it came; role None is a plain agent, desired 0 asks for nothing."""
 
     idempotency_key: str
     project_id: str
@@ -31,6 +41,8 @@ class CreateAgent:
     role: int | None
     provider: str
     workspace: str
+    desired: int = 0
+    launch: LaunchChange = NO_CHANGE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +67,8 @@ class _Creating:
     role: Role
     provider: str
     workspace: str
+    desired: Desired
+    launch: LaunchSettings
     minted: Minted
 
     def rehearse(self, reading: Reading, /) -> AgentCreated | None:
@@ -87,6 +101,8 @@ class _Creating:
             generation=GENERATION_FIRST,
             created_at_ms=self.minted.now_ms,
             revision=tx.next_revision(),
+            desired=self.desired,
+            launch=self.launch,
         )
         tx.insert_agent(agent)
         tx.insert_credential(credential_of_agent(agent, self.minted))
@@ -99,21 +115,27 @@ async def create_agent(ports: Ports, caller: Caller, request: CreateAgent) -> tu
     """Return the created agent and the path of its credential; both are on disk.
 
     Raises:
-        InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidIdempotencyKey, IdempotencyConflict,
-            NotFound (no such project), NameTaken, NameQuarantined, LimitReached: nothing is written.
+        InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidLaunchSettings, InvalidCustomArguments,
+            InvalidDesiredState, InvalidIdempotencyKey, IdempotencyConflict, NotFound (no such project), NameTaken,
+            NameQuarantined, LimitReached: nothing is written.
     """
     agent_id = ports.new_id()
     key = idempotency_key(
         scope=caller.scope,
         operation="CreateAgent",
         key=request.idempotency_key,
-        content=(request.project_id, request.name, request.role, request.provider, request.workspace),
+        content=(
+            *(request.project_id, request.name, request.role, request.provider, request.workspace),
+            *running_content(request.desired, request.launch),
+        ),
     )
     project_id = uuid_bytes(request.project_id, what="project_id")
     name = agent_name(request.name)
     role = agent_role(request.role)
     provider = provider_name(request.provider)
     workspace = workspace_path(request.workspace)
+    desired = desired_state(request.desired)
+    launch = launched(NO_LAUNCH, request.launch)
 
     def creating(minted: Minted) -> _Creating:
         return _Creating(
@@ -124,6 +146,8 @@ async def create_agent(ports: Ports, caller: Caller, request: CreateAgent) -> tu
             role=role,
             provider=provider,
             workspace=workspace,
+            desired=desired,
+            launch=launch,
             minted=minted,
         )
 

@@ -6,7 +6,7 @@ leaves a tombstone and lets its name go. A crash between any two steps is made g
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit import faults, logs
@@ -15,6 +15,7 @@ from fencepost_sessions.domain.agents import Agent, Tombstone, check_may_finish,
 from fencepost_sessions.domain.credentials import ENFORCING_FOLLOWER
 from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes
+from fencepost_sessions.domain.leases import LeaseEnd
 from fencepost_sessions.domain.limits import QUARANTINE_MS
 from fencepost_sessions.domain.names import ReleasedName
 from fencepost_sessions.domain.refusals import EpochMismatch
@@ -72,12 +73,17 @@ class _Deleting:
             revision = tx.next_revision()
             tx.update_agent(before, after)
             tx.remove_credentials(tx.credentials_of_agent(self.agent_id), revision=revision)
+            lease = tx.lease(self.agent_id)
+            if lease is not None and lease.end is LeaseEnd.NOT_ENDED:
+                tx.put_lease(lease, replace(lease, end=LeaseEnd.DELETED))
         tx.remember(self.key, words_of_agent(after), now_ms=self.now_ms)
         return after, after is before
 
 
 async def delete_agent(ports: Ports, caller: Caller, request: DeleteAgent) -> DeletionShown:
     """Begin a deletion, which is on disk with the removal of the agent's credentials, and tell how far it has come.
+
+    The agent's lease ends with it: its holder is told at the next call, stops and joins what it runs.
 
     Asking again tells the same of the agent, and whether it has ended.
 

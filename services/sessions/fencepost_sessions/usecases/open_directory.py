@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fencepost_kit import logs
 from fencepost_sessions.domain.identifiers import uuid_text
+from fencepost_sessions.domain.leases import Moment
 from fencepost_sessions.store.protocol import Writing
 from fencepost_sessions.usecases.home_credentials import ensure_home_credentials
 from fencepost_sessions.usecases.ports import Ports
@@ -14,21 +15,24 @@ _log = logs.get(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _RepairingQuarantines:
-    now_ms: int
+class _Restarting:
+    moment: Moment
 
-    def apply(self, tx: Writing, /) -> int:
-        return tx.restart_quarantines_after(self.now_ms)
+    def apply(self, tx: Writing, /) -> tuple[int, int]:
+        return tx.restart_quarantines_after(self.moment.unix_ms), tx.restart_leases(self.moment.running_ms)
 
 
 async def open_directory(ports: Ports) -> None:
     """Finish or remove what a crash left beside credential files, and make the home's own credentials valid.
 
-    Names that seem to have been released in the future (the clock was put back) begin their quarantine now.
+    Names that seem to have been released in the future (the clock was put back) begin their quarantine now. A lease
+    that has not ended gets its whole term: its holder could not renew it while nobody was here.
     """
-    restarted = await ports.store.commit(_RepairingQuarantines(now_ms=ports.clock.now_ms()))
-    if restarted:
-        _log.warning("quarantines_restarted", names=restarted)
+    names, leases = await ports.store.commit(_Restarting(moment=ports.lease_time.moment()))
+    if names:
+        _log.warning("quarantines_restarted", names=names)
+    if leases:
+        _log.info("leases_restarted", leases=leases)
     await ports.tokens.settle_agents()
     await ensure_home_credentials(ports)
     directory = ports.store.read(lambda reading: reading.directory())

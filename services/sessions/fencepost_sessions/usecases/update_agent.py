@@ -1,13 +1,16 @@
-"""UpdateAgent: another name, role, provider or workspace."""
+"""UpdateAgent: another name, role, provider or workspace, other launch settings, or whether it is to run."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Final
 
 from fencepost_kit import logs
 from fencepost_sessions.domain.agents import Agent, AgentChange, changed, provider_name
 from fencepost_sessions.domain.idempotency import Key, idempotency_key, same_content
 from fencepost_sessions.domain.identifiers import uuid_bytes
+from fencepost_sessions.domain.launch import NO_CHANGE, LaunchChange, desired_state, running_content
+from fencepost_sessions.domain.leases import Moment, check_free
 from fencepost_sessions.domain.limits import QUARANTINE_MS
 from fencepost_sessions.domain.names import ReleasedName, agent_name
 from fencepost_sessions.domain.paths import workspace_path
@@ -17,12 +20,16 @@ from fencepost_sessions.usecases.answers import agent_of_words, words_of_agent
 from fencepost_sessions.usecases.loading import active_agent, check_name_is_free
 from fencepost_sessions.usecases.ports import Ports
 
+_HINT_HELD: Final = (
+    "A runtime of this agent may be at work: stop the agent first (`fencepost agent stop`), then change its provider."
+)
+
 _log = logs.get(__name__)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class UpdateAgent:
-    """The request as it came; None leaves a field as it is."""
+    """The request as it came; None leaves a field as it is, and so does desired 0."""
 
     idempotency_key: str
     agent_id: str
@@ -30,6 +37,8 @@ class UpdateAgent:
     role: int | None
     provider: str | None
     workspace: str | None
+    desired: int = 0
+    launch: LaunchChange = NO_CHANGE
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +55,7 @@ class _Updating:
     agent_id: bytes
     change: AgentChange
     now_ms: int
+    moment: Moment
 
     def apply(self, tx: Writing, /) -> AgentUpdated:
         first = tx.first_answer(self.key)
@@ -53,6 +63,11 @@ class _Updating:
             return AgentUpdated(agent=agent_of_words(same_content(first, self.key)), duplicate=True)
         before = active_agent(tx, self.agent_id)
         after = changed(before, self.change)
+        lease = tx.lease(self.agent_id)
+        if after.provider != before.provider and lease is not None:
+            # Its holder could still bind a conversation of the program that it runs.
+            check_free((lease,), self.moment, hint=_HINT_HELD)
+            tx.end_leases_until(self.moment.running_ms)
         if after is not before:
             after = self._written(tx, before, after)
         tx.remember(self.key, words_of_agent(after), now_ms=self.now_ms)
@@ -80,23 +95,36 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
     """Return the agent after the change, which is on disk. A change that changes nothing gives no new revision.
 
     Raises:
-        Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidIdempotencyKey,
-            IdempotencyConflict, NotFound, AgentDeleted, NameTaken, NameQuarantined: nothing is written.
+        Malformed, InvalidName, InvalidRole, InvalidProvider, InvalidWorkspace, InvalidLaunchSettings,
+            InvalidCustomArguments, InvalidDesiredState, InvalidIdempotencyKey, IdempotencyConflict, NotFound,
+            AgentDeleted, NameTaken, NameQuarantined, LeaseHeld (another provider, while a runtime may be at work):
+            nothing is written.
     """
     key = idempotency_key(
         scope=caller.scope,
         operation="UpdateAgent",
         key=request.idempotency_key,
-        content=(request.agent_id, request.name, request.role, request.provider, request.workspace),
+        content=(
+            *(request.agent_id, request.name, request.role, request.provider, request.workspace),
+            *running_content(request.desired, request.launch),
+        ),
     )
     change = AgentChange(
         name=None if request.name is None else agent_name(request.name),
         role=None if request.role is None else agent_role(request.role),
         provider=None if request.provider is None else provider_name(request.provider),
         workspace=None if request.workspace is None else workspace_path(request.workspace),
+        desired=desired_state(request.desired),
+        launch=request.launch,
     )
     agent_id = uuid_bytes(request.agent_id, what="agent_id")
-    updating = _Updating(key=key, agent_id=agent_id, change=change, now_ms=ports.clock.now_ms())
+    updating = _Updating(
+        key=key,
+        agent_id=agent_id,
+        change=change,
+        now_ms=ports.clock.now_ms(),
+        moment=ports.lease_time.moment(),
+    )
     answer = await ports.store.commit(updating)
     if not answer.duplicate:
         _log.info("agent_updated", agent_id=request.agent_id, revision=answer.agent.revision)

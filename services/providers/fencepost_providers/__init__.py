@@ -1,0 +1,1 @@
+"""The providers service: carries records into agents' own running conversations."""

@@ -1,0 +1,1 @@
+"""What the carrier decides, without doing it: values, tables and pure functions."""

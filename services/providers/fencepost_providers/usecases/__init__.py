@@ -1,0 +1,1 @@
+"""What the service's callers ask for, one RPC a file."""

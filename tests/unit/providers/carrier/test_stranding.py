@@ -1,0 +1,273 @@
+"""Nothing strands: what is cut off half-way is still given back, told, forgotten and ended. Found by a review."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost_providers.adapters.base import SUBMIT_MS_MAX, StartFailed
+from fencepost_providers.carrier import CLAIM_SPARE_MS, SUBMIT_SLACK_MS
+from fencepost_providers.domain.agents import Desired
+from fencepost_providers.domain.carried import Answer, Carried
+from fencepost_providers.domain.lifecycle import Phase
+from fencepost_providers.domain.refusals import StorageError
+from fencepost_providers.domain.runtimes import Accepted, Mode, Row, RowKind, TurnBinding, TurnStatus
+from fencepost_providers.leases import HeldLease
+from fencepost_providers.life import ENDS_KEPT_MAX
+from fencepost_providers.links import DirectoryStep, Evidence, Observed
+from fencepost_providers.orders import Attach, HasEnded, Restart
+from fencepost_providers.reports import Reports
+from fencepost_providers.rows import ROWS_BYTES_MAX, Rows
+from fencepost_testing.carrier_fakes import CarrierBench, FakeSessions, HurriedClock, until, uuid_of
+
+ANN = uuid_of("ann")
+
+
+def held(gate: asyncio.Event, real: Callable[..., Awaitable[Any]], reached: asyncio.Event) -> Callable[..., Any]:
+    """A call that waits for a gate; cancelling it is cancelling a call on its way."""
+
+    async def call(*words: Any, **named: Any) -> Any:
+        reached.set()
+        await gate.wait()
+        return await real(*words, **named)
+
+    return call
+
+
+@pytest.mark.requirement("providers.a-start-that-is-not-wanted-any-more-is-joined")
+@pytest.mark.parametrize("call", ["release", "claim"])
+async def test_a_failed_start_gives_its_lease_back_although_it_is_switched_off_meanwhile(
+    bench: CarrierBench, call: str
+) -> None:
+    gate, reached = asyncio.Event(), asyncio.Event()
+    place: Any = bench.sessions if call == "release" else bench.mailbox
+    setattr(place, call, held(gate, getattr(place, call), reached))
+    bench.adapter.failures.append(StartFailed("no_login", "nobody is logged in"))
+    bench.mailbox.add("ann", "request")
+    bench.sessions.tell(bench.agent("ann"))
+    await until(reached.is_set)
+    bench.change("ann", desired=Desired.OFF)
+    await until(lambda: bench.keeper("ann").agent.desired is Desired.OFF)
+    gate.set()
+    await until(lambda: ANN not in bench.sessions.leases, "the lease being given back")
+    bench.change("ann", desired=Desired.ON)
+    await bench.next_runtime(0, "ann")
+
+
+@pytest.mark.requirement("providers.off-and-paused-hold-work")
+async def test_an_agent_that_is_switched_off_while_its_requests_are_failed_keeps_those_that_are_left(
+    bench: CarrierBench,
+) -> None:
+    gate, reached = asyncio.Event(), asyncio.Event()
+    bench.mailbox.claim = held(gate, bench.mailbox.claim, reached)  # type: ignore[method-assign]
+    bench.adapter.failures.append(StartFailed("no_login", "nobody is logged in"))
+    first, second = (bench.mailbox.add("ann", "request") for _ in range(2))
+    bench.sessions.tell(bench.agent("ann"))
+    await until(reached.is_set)
+    bench.change("ann", desired=Desired.OFF)
+    await until(lambda: bench.keeper("ann").agent.desired is Desired.OFF)
+    gate.set()
+    await until(lambda: ANN not in bench.sessions.leases)
+    assert (bench.mailbox.answers(first), bench.mailbox.answers(second)) == ([Answer.FAILED], [])
+
+
+@pytest.mark.requirement("providers.a-start-that-is-not-wanted-any-more-is-joined")
+async def test_a_start_that_is_not_wanted_any_more_when_it_begins_is_not_made(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    gate, reached = asyncio.Event(), asyncio.Event()
+    runtime.stop = held(gate, runtime.stop, reached)  # type: ignore[method-assign]
+    order = Restart(fresh=False)
+    bench.keeper("ann").order(order)
+    await until(reached.is_set)
+    bench.change("ann", desired=Desired.OFF)
+    await until(lambda: bench.keeper("ann").agent.desired is Desired.OFF)
+    # A start that Codex's indexing holds up for an hour would be noticed by nothing.
+    bench.adapter.gate = asyncio.Event()
+    gate.set()
+    assert await asyncio.wait_for(order.result, 5) is not None
+    await until(lambda: bench.keeper("ann").phase is Phase.OFF)
+    assert ANN not in bench.sessions.leases
+    assert bench.sessions.told.count("acquire") == 1
+
+
+@pytest.mark.requirement("providers.a-start-that-is-not-wanted-any-more-is-joined")
+async def test_a_terminal_that_has_gone_before_its_turn_changes_nothing(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    order = Attach(wait_idle_ms=1_000)
+    order.gone = True
+    bench.keeper("ann").order(order)
+    assert isinstance(await asyncio.wait_for(order.steps.get(), 5), HasEnded)
+    assert (runtime.stopped, len(bench.adapter.runtimes)) == (False, 1)
+
+
+@pytest.mark.requirement("providers.a-start-that-is-not-wanted-any-more-is-joined")
+async def test_what_is_ordered_of_a_keeper_that_ends_is_refused_at_once(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    gate, reached = asyncio.Event(), asyncio.Event()
+    runtime.stop = held(gate, runtime.stop, reached)  # type: ignore[method-assign]
+    keeper = bench.keeper("ann")
+    bench.sessions.remove(ANN)
+    await until(reached.is_set)
+    keeper.closing = True
+    attach, restart = Attach(wait_idle_ms=0), Restart(fresh=False)
+    keeper.order(attach)
+    keeper.order(restart)
+    assert isinstance(attach.steps.get_nowait(), HasEnded)
+    assert restart.result.done()
+    gate.set()
+
+
+@pytest.mark.requirement("providers.a-restart-adopts-nothing-by-guess")
+async def test_a_stop_of_the_service_during_the_stop_of_an_agent_joins_its_program_and_tells(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost_providers.roster.FINISH_MS_MAX", 20)
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    gate, reached = asyncio.Event(), asyncio.Event()
+    runtime.stop = held(gate, runtime.stop, reached)  # type: ignore[method-assign]
+    bench.change("ann", desired=Desired.OFF)
+    await until(reached.is_set)
+    task = bench.carrying.roster._tasks[ANN]
+    stopping = asyncio.ensure_future(bench.stop())
+    await until(task.cancelling)
+    gate.set()
+    await stopping
+    assert runtime.stopped
+    assert ANN not in bench.sessions.leases
+    assert [outcome.status for outcome in bench.mailbox.outcomes] == [TurnStatus.LOST]
+
+
+@pytest.mark.requirement("providers.a-lost-lease-ends-and-joins-the-child")
+async def test_a_start_that_breaks_its_word_keeps_its_lease_since_its_child_may_live(bench: CarrierBench) -> None:
+    bench.adapter.failures.append(RuntimeError("not a StartFailed"))
+    bench.sessions.tell(bench.agent("ann"))
+    await until(lambda: bench.sessions.told.count("acquire") > 1)
+    assert "release" not in bench.sessions.told
+    assert bench.sessions.leases == {ANN: "lease-1"}
+
+
+@pytest.mark.requirement("providers.a-restart-adopts-nothing-by-guess")
+async def test_an_acceptance_that_is_told_only_after_a_restart_does_not_leave_its_turn_open(tmp_path: Path) -> None:
+    bench = CarrierBench(tmp_path / "h")
+    await bench.start()
+    binding = TurnBinding(provider="fake", conversation_id="c", turn_id="t", mode=Mode.START)
+    carried = Carried(token="a" * 32, agent_id=ANN, record_id="req_1", generation=2, written_at_ms=1)
+    await bench.carrying.store.intend(carried)
+    await bench.carrying.store.settle(carried.token, Answer.ACCEPTED, "accepted", binding)
+    await bench.stop()
+    await bench.start()
+    try:
+        # Nobody starts this agent again, and its binding is not in the listing of the recovery: it is told later.
+        await until(lambda: bench.mailbox.outcomes)
+        assert [one.answer for one in bench.mailbox.carried] == [Answer.ACCEPTED]
+        assert [(one.token, one.status, one.binding) for one in bench.mailbox.outcomes] == [
+            (carried.token, TurnStatus.LOST, binding)
+        ]
+    finally:
+        await bench.stop()
+
+
+@pytest.mark.requirement("providers.a-turns-end-may-come-before-its-acceptance")
+async def test_ends_of_turns_that_carried_something_are_not_kept_for_ever(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    life = bench.keeper("ann").life
+    assert life is not None
+    for number in range(ENDS_KEPT_MAX + 8):
+        asked = bench.mailbox.add("ann", "request")
+        await until(lambda asked=asked: bench.mailbox.answers(asked)[-1:] == [Answer.ACCEPTED])  # type: ignore[misc]
+        runtime.end(f"turn-{number + 1}")
+    await until(lambda: len(bench.mailbox.outcomes) == ENDS_KEPT_MAX + 8)
+    assert len(life._ends) == ENDS_KEPT_MAX
+
+
+@pytest.mark.requirement("providers.a-turns-end-may-come-before-its-acceptance")
+async def test_the_first_end_of_a_turn_counts_where_two_are_said(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+
+    async def ends_twice() -> Accepted:
+        runtime.end("twice", "first")
+        runtime.end("twice", "second", status=TurnStatus.FAILED)
+        return runtime.accepted("twice", Mode.START)
+
+    runtime.answers.append(ends_twice)
+    bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.outcomes)
+    assert [(one.status, one.final_text) for one in bench.mailbox.outcomes] == [(TurnStatus.COMPLETED, "first")]
+
+
+@pytest.mark.requirement("providers.a-claim-is-looked-at-again-just-before-the-submission")
+async def test_a_claim_that_could_expire_while_it_is_submitted_is_given_back(bench: CarrierBench) -> None:
+    assert CLAIM_SPARE_MS > SUBMIT_MS_MAX + SUBMIT_SLACK_MS
+    bench.mailbox.term_ms = SUBMIT_MS_MAX + SUBMIT_SLACK_MS
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked)[:1] == [Answer.RELEASED])
+    assert runtime.submitted == []
+
+
+@pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
+async def test_a_disk_that_stays_full_does_not_keep_the_service_from_stopping(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+
+    async def full(_outcomes: object) -> None:
+        raise StorageError("the disk is full")
+
+    monkeypatch.setattr(bench.carrying.store, "record", full)
+    await asyncio.wait_for(bench.stop(), 8)
+    assert ANN not in bench.sessions.leases
+
+
+@pytest.mark.requirement("providers.what-runs-follows-what-a-person-wants")
+async def test_a_directory_of_another_epoch_ends_the_service_instead_of_leaving_it_deaf(bench: CarrierBench) -> None:
+    await bench.kept("ann")
+    bench.sessions.steps.put_nowait(DirectoryStep(epoch="other", revision=1, whole=True, agents=[], holders=[]))
+    await until(bench.carrying.failed.is_set, "the service saying that it cannot go on")
+    assert bench.carrying.directory.agent(ANN) is not None
+
+
+class Breaking(FakeSessions):
+    """Sessions whose link fails once in a way that nobody thought of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.trouble = {"renew": [ValueError("?")], "report": [ValueError("?")]}
+
+
+@pytest.mark.requirement("providers.a-lease-is-lost-only-where-sessions-says-so")
+async def test_a_renewal_that_fails_in_an_unknown_way_is_made_again() -> None:
+    sessions = Breaking()
+    sessions.leases[ANN] = "lease"
+    lease = HeldLease(sessions=sessions, clock=HurriedClock(), acquisition_id="lease", on_lost=lambda: None)
+    await until(lambda: sessions.told.count("renew") >= 2)
+    await lease.release()
+    assert sessions.leases == {}
+
+
+@pytest.mark.requirement("providers.what-runs-follows-what-a-person-wants")
+async def test_a_report_that_fails_in_an_unknown_way_does_not_end_reporting() -> None:
+    sessions = Breaking()
+    reports = Reports(sessions=sessions, clock=HurriedClock(), agent_id=ANN, acquisition_id="lease", generation=2)
+    reports.note(Observed.IDLE, Evidence.PROCESS)
+    await until(lambda: sessions.told.count("report") >= 1)
+    reports.note(Observed.PROCESSING, Evidence.PROCESS)
+    await until(lambda: [status.state for _, status in sessions.reports][-1:] == [Observed.PROCESSING])
+    await reports.close()
+
+
+@pytest.mark.requirement("providers.a-watch-shows-a-conversation-in-one-shape")
+def test_the_rows_that_are_kept_of_an_agent_have_a_limit_in_bytes_too() -> None:
+    rows = Rows(1)
+    for number in range(1_000):
+        rows.add(Row(kind=RowKind.ASSISTANT, text="x" * 16_384, turn_id=str(number)), at_ms=0, generation=1)
+    assert sum(len(placed.row.text) for placed in rows._kept) <= ROWS_BYTES_MAX
+    assert rows._kept[-1].row.turn_id == "999"
