@@ -22,7 +22,7 @@ from fencepost_kit.files import HomeRefused, owner_of
 from fencepost_kit.guard import Call, Rule, guarded
 from fencepost_kit.identity import Caller, Role, mint_token
 from fencepost_kit.probe import watched_serving
-from fencepost_kit.serve import DRAIN_MS_MAX, MESSAGE_BYTES_MAX, Server, ServeSettings, SocketInUse
+from fencepost_kit.serve import DRAIN_MS_MAX, MESSAGE_BYTES_MAX, Handlers, Server, ServeSettings, SocketInUse
 from fencepost_kit.statuses import detail_of
 from fencepost_testing import four_kinds
 from fencepost_testing.four_kinds import KINDS, Stub, Text
@@ -404,3 +404,17 @@ def test_a_drain_time_out_of_range_is_refused(home: Home, drain_ms: int) -> None
 async def test_a_server_that_was_never_started_can_be_stopped_and_leaves_nothing(home: Home) -> None:
     await Server(settings(home)).stop()
     assert not home.path.exists()
+
+
+async def test_methods_are_found_by_name_since_each_registered_one_costs_every_call() -> None:
+    class Noted:
+        def __init__(self) -> None:
+            self.called: list[str] = []
+
+        def __getattr__(self, name: str) -> Any:
+            return lambda *_: self.called.append(name)
+
+    noted: Any = Noted()
+    handlers: Any = Handlers(noted)
+    health_pb2_grpc.add_HealthServicer_to_server(health_pb2_grpc.HealthServicer(), handlers)
+    assert set(noted.called) == {"add_generic_rpc_handlers"}
