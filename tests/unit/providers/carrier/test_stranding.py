@@ -15,11 +15,20 @@ from fencepost_providers.domain.agents import Desired
 from fencepost_providers.domain.carried import Answer, Carried
 from fencepost_providers.domain.lifecycle import Phase
 from fencepost_providers.domain.refusals import StorageError
-from fencepost_providers.domain.runtimes import Accepted, Mode, Row, RowKind, TurnBinding, TurnStatus
+from fencepost_providers.domain.runtimes import (
+    Accepted,
+    Activity,
+    Mode,
+    Row,
+    RowKind,
+    State,
+    TurnBinding,
+    TurnStatus,
+)
 from fencepost_providers.leases import HeldLease
 from fencepost_providers.life import ENDS_KEPT_MAX
 from fencepost_providers.links import DirectoryStep, Evidence, Observed
-from fencepost_providers.orders import Attach, HasEnded, Restart
+from fencepost_providers.orders import Attach, HasEnded, Restart, WaitingFor
 from fencepost_providers.reports import Reports
 from fencepost_providers.rows import ROWS_BYTES_MAX, Rows
 from fencepost_testing.carrier_fakes import CarrierBench, FakeSessions, HurriedClock, until, uuid_of
@@ -271,3 +280,24 @@ def test_the_rows_that_are_kept_of_an_agent_have_a_limit_in_bytes_too() -> None:
         rows.add(Row(kind=RowKind.ASSISTANT, text="x" * 16_384, turn_id=str(number)), at_ms=0, generation=1)
     assert sum(len(placed.row.text) for placed in rows._kept) <= ROWS_BYTES_MAX
     assert rows._kept[-1].row.turn_id == "999"
+
+
+@pytest.mark.requirement("providers.a-terminal-waits-for-the-turns-end")
+@pytest.mark.parametrize("what", ["off", "deleting", "restart"])
+async def test_a_terminal_that_waits_for_a_turn_holds_up_nothing_that_a_person_asks_for(
+    bench: CarrierBench, what: str
+) -> None:
+    runtime = await bench.kept("ann")
+    runtime.say(Activity(state=State.PROCESSING, turn_id="long"))
+    order = Attach(wait_idle_ms=600_000)
+    bench.keeper("ann").order(order)
+    assert isinstance(await asyncio.wait_for(order.steps.get(), 5), WaitingFor)
+    if what == "restart":
+        restart = Restart(fresh=False)
+        bench.keeper("ann").order(restart)
+        assert await asyncio.wait_for(restart.result, 5) is None
+    else:
+        bench.change("ann", **({"desired": Desired.OFF} if what == "off" else {"deleting": True}))
+        await until(lambda: bench.keeper("ann").phase is Phase.OFF)
+    assert runtime.stopped
+    assert isinstance(order.steps.get_nowait(), HasEnded)
