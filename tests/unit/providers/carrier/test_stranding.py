@@ -301,3 +301,52 @@ async def test_a_terminal_that_waits_for_a_turn_holds_up_nothing_that_a_person_a
         await until(lambda: bench.keeper("ann").phase is Phase.OFF)
     assert runtime.stopped
     assert isinstance(order.steps.get_nowait(), HasEnded)
+
+
+@pytest.mark.requirement("providers.a-deleted-agent-is-stopped-and-forgotten")
+async def test_adapters_are_told_of_a_deleted_agent_after_its_program_has_ended(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    bench.sessions.remove(ANN)
+    await until(lambda: bench.adapter.forgotten)
+    assert bench.adapter.forgotten == [(ANN, str(bench.home.agent_folder(ANN)))]
+    assert runtime.stopped
+
+
+@pytest.mark.requirement("providers.a-deleted-agent-is-stopped-and-forgotten")
+async def test_adapters_are_told_of_whom_was_deleted_while_the_service_was_away_and_a_failing_one_strands_nobody(
+    tmp_path: Path,
+) -> None:
+    bench = CarrierBench(tmp_path / "h")
+    bench.home.prepare()
+    for name in ("gone", "ann"):
+        bench.home.agent_folder(uuid_of(name)).mkdir(parents=True)
+    (bench.home.path / "agents" / "no agent").mkdir()
+    bench.sessions.tell(bench.agent("ann"))
+    bench.adapter.forgetting = [RuntimeError("?")]
+    await bench.start()
+    try:
+        await until(lambda: bench.adapter.forgotten)
+        assert bench.adapter.forgotten == [(uuid_of("gone"), str(bench.home.agent_folder(uuid_of("gone"))))]
+        await until(lambda: bench.adapter.runtimes)
+        bench.sessions.remove(ANN)
+        await until(lambda: len(bench.adapter.forgotten) == 2)
+    finally:
+        await bench.stop()
+
+
+@pytest.mark.requirement("providers.what-runs-follows-what-a-person-wants")
+async def test_of_changes_that_follow_each_other_at_once_the_newest_is_reported_and_the_same_state_never_twice() -> (
+    None
+):
+    sessions = FakeSessions()
+    reports = Reports(sessions=sessions, clock=HurriedClock(), agent_id=ANN, acquisition_id="lease", generation=2)
+    reports.note(Observed.PROCESSING, Evidence.PROVIDER_EVENT, turn_id="short")
+    reports.note(Observed.IDLE, Evidence.PROVIDER_EVENT)
+    await until(lambda: sessions.reports)
+    reports.note(Observed.IDLE, Evidence.PROVIDER_ANSWER)
+    reports.note(Observed.PROCESSING, Evidence.PROVIDER_EVENT, turn_id="next")
+    await reports.close()
+    assert [(status.state, status.sequence) for _, status in sessions.reports] == [
+        (Observed.IDLE, 2),
+        (Observed.PROCESSING, 3),
+    ]
