@@ -23,6 +23,7 @@ from fencepost_providers.domain.runtimes import (
     RowKind,
     State,
     TurnBinding,
+    TurnEnd,
     TurnStatus,
 )
 from fencepost_providers.leases import HeldLease
@@ -350,3 +351,26 @@ async def test_of_changes_that_follow_each_other_at_once_the_newest_is_reported_
         (Observed.IDLE, 2),
         (Observed.PROCESSING, 3),
     ]
+
+
+@pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
+async def test_evidence_that_could_not_be_told_in_an_unknown_way_is_told_again(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    bench.mailbox.trouble = {"tell_carried": [ValueError("?")], "tell_outcome": [ValueError("?")]}
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    runtime.end("turn-1")
+    await until(lambda: bench.mailbox.outcomes)
+
+
+@pytest.mark.requirement("providers.a-request-becomes-a-turn-and-its-final-words-the-answer")
+async def test_final_words_that_are_no_text_do_not_lose_the_end_of_their_turn(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    runtime.listener.turn_ended(
+        TurnEnd(turn_id="turn-1", status=TurnStatus.COMPLETED, final_text="half \ud800 a sign", detail="\ud800")
+    )
+    await until(lambda: bench.mailbox.outcomes)
+    (outcome,) = bench.mailbox.outcomes
+    assert (outcome.final_text, outcome.final_bytes) == ("half ? a sign", 13)
