@@ -31,11 +31,12 @@ _PARTIAL: Final = ".partial-"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Made:
-    """A backup that was made, and older ones that were removed for it."""
+    """A backup that was made, older ones that were removed for it, and what of agents is in no backup."""
 
     folder: Path
     manifest: Manifest
     removed: tuple[Path, ...]
+    left_out: tuple[Path, ...] = ()
 
 
 def back_up(home: Home, *, to: Path | None = None, keep: int = KEPT_MAX, keep_days: int = KEPT_DAYS_MAX) -> Made:
@@ -71,7 +72,22 @@ def back_up(home: Home, *, to: Path | None = None, keep: int = KEPT_MAX, keep_da
             shutil.rmtree(partial, ignore_errors=True)
             raise
     removed = () if to is not None else tuple(_prune(folder.parent, now_ms, keep=keep, keep_days=keep_days))
-    return Made(folder=folder, manifest=manifest, removed=removed)
+    return Made(folder=folder, manifest=manifest, removed=removed, left_out=agents_own(home))
+
+
+def agents_own(home: Home) -> tuple[Path, ...]:
+    """Return where agents' own files lie: their folders, and the short places to which a private home was moved (R141).
+
+    They are the programs' to write while they run, and hold logins: a backup of ours does not copy them.
+    """
+    folders = home.path / "agents"
+    found = [folders] if folders.is_dir() else []
+    for link in sorted(folders.glob("*/habitat/.codex")):
+        with contextlib.suppress(OSError, RuntimeError):
+            place = link.resolve().parent
+            if link.is_symlink() and not place.is_relative_to(folders.resolve()):
+                found.append(place)
+    return tuple(found)
 
 
 def _folder(home: Home, to: Path | None, now_ms: int) -> Path:

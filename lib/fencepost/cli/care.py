@@ -41,12 +41,16 @@ def backup(
             for store in made.manifest.stores
         ]
         removed = [str(path) for path in made.removed]
-        screen.put_json({"folder": str(made.folder), "stores": stores, "removed": removed})
+        left_out = [str(path) for path in made.left_out]
+        screen.put_json({"folder": str(made.folder), "stores": stores, "removed": removed, "left_out": left_out})
         return
     sizes = ", ".join(f"{store.service} {store.size_bytes} bytes" for store in made.manifest.stores)
     screen.put(f"Backed up and verified: {made.folder} ({sizes}).")
     if made.removed:
         screen.put(f"Removed {len(made.removed)} older: {', '.join(path.name for path in made.removed)}.")
+    if made.left_out:
+        places = ", ".join(map(str, made.left_out))
+        screen.put(f"Not in it, since programs write and keep logins there: {places}. Copy them while nothing runs.")
 
 
 def restore(

@@ -1,8 +1,9 @@
 """Carries one record at a time into a running conversation. M072-M095.
 
-The order of one step: the program is asked what it does; the oldest record is claimed; generation and lease are looked
-at again; the intent is written; the record is submitted, once; what came of it is written; the mailbox is told. Only a
-proof that nothing was taken gives a claim back, and then the program is asked again before anything else.
+The order of one step: the program is asked what it does, and the oldest record is claimed, both at once where the
+program rests as far as is known; the intent is written; generation, lease and what the program does are looked at
+again; the record is submitted, once; what came of it is written; the mailbox is told. Only a proof that nothing was
+taken gives a claim back, and then the program is asked again before anything else.
 """
 
 from __future__ import annotations
@@ -137,17 +138,23 @@ class Carrier:
         ):
             self._rest()
             return False
-        if self.due(life, held_back=held_back) not in _ACTS:
-            return False
-        await life.look()
         step = self.due(life, held_back=held_back)
         if step not in _ACTS:
-            return True
-        turn_id = life.current.turn_id
-        taken = await self._claimed(life, step)
-        if taken is None:
-            return True
-        await self._carry(life, step, taken, turn_id, held_back=held_back)
+            return False
+        if step is Step.BEGIN:
+            # Asked while the claim is on its way: a turn that has begun unheard is rare, and then the work joins it.
+            taken, _ = await asyncio.gather(self._claimed(life, step), life.look())
+            turn_id = life.current.turn_id
+            if self.due(life, held_back=held_back, holding=step) is Step.STEER:
+                step = Step.STEER
+        else:
+            turn_id = (await life.look()).turn_id
+            step = self.due(life, held_back=held_back)
+            if step not in _ACTS:
+                return True
+            taken = await self._claimed(life, step)
+        if taken is not None:
+            await self._carry(life, step, taken, turn_id, held_back=held_back)
         return True
 
     async def _taken_up(self, life: Life, lost: ClaimAsk, *, held_back: bool) -> None:

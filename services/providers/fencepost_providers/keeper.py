@@ -631,7 +631,8 @@ class Keeper:
             current = await self.life.look()
             if current.state is State.IDLE:
                 return True
-            if order.gone:
+            if not self._still_wanted():
+                order.fail("the terminal has gone, or the agent is stopped or restarted; nothing was changed")
                 return False
             left = until - self._parts.clock.monotonic()
             if left <= 0:

@@ -148,7 +148,7 @@ class Life:
         return turn_id in self._bound if turn_id else bool(self._bound)
 
     async def look(self) -> Activity:
-        """Ask the program what it does now. What it said by itself meanwhile is newer than its answer."""
+        """Ask the program what it does now; raises nothing. What it says by itself meanwhile is newer than that."""
         runtime, heard = self.runtime, self.heard
         if runtime is None or self.gone:
             return self.current
@@ -156,6 +156,9 @@ class Life:
             async with asyncio.timeout((SUBMIT_MS_MAX + LOOK_SLACK_MS) / 1000):
                 found = await runtime.activity()
         except TimeoutError:
+            found = Activity(state=State.UNKNOWN)
+        except Exception as error:  # noqa: BLE001 - whoever asks may hold a claim, which must not be lost with it
+            _log.exception("adapter_raised", error, agent=self.agent_id)
             found = Activity(state=State.UNKNOWN)
         if heard == self.heard and not self._over:
             self._note(found, Evidence.PROVIDER_ANSWER)

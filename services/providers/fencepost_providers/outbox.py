@@ -243,6 +243,8 @@ class Outbox:
                 _log.warning("evidence_waits", reason=refused.reason, record=row.record_id)
             except FencepostError as error:
                 _log.debug("evidence_waits", reason=error.reason, record=row.record_id)
+            except Exception as error:  # noqa: BLE001 - whoever waits for it would wait until this service is restarted
+                _log.exception("evidence_not_told", error, record=row.record_id, agent=row.agent_id)
             else:
                 if faults.ARMED:
                     faults.hit(TOLD)

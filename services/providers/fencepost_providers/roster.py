@@ -6,9 +6,11 @@ Nothing is started before the directory was heard whole and what an earlier star
 from __future__ import annotations
 
 import asyncio
+import os
 import uuid
 from collections.abc import Iterable
 from contextlib import aclosing
+from pathlib import Path
 from typing import Final
 
 from fencepost.errors import FencepostError
@@ -31,9 +33,25 @@ SWEEP_MS: Final = 30_000
 SWEEP_GRACE_MS: Final = 1_000
 GONE_WAIT_MS_MAX: Final = 5_000
 GONE_LOOK_MS: Final = 50
+FORGET_MS_MAX: Final = 70_000
 
 _ACTS: Final = frozenset({Step.SHOW, Step.BEGIN, Step.STEER, Step.START_OWNER})
 _log: Final = logs.get(__name__)
+
+
+def _names_in(folder: Path) -> list[str]:
+    """Return the names in a folder that are UUIDs, as agents' folders are."""
+    try:
+        return [name for name in sorted(os.listdir(folder)) if _is_uuid(name)]  # noqa: PTH208 (names are all that counts)
+    except OSError:
+        return []
+
+
+def _is_uuid(name: str) -> bool:
+    try:
+        return str(uuid.UUID(name)) == name
+    except ValueError:
+        return False
 
 
 class Roster:
@@ -46,6 +64,7 @@ class Roster:
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._work: dict[str, Work] = {}
         self._owners_news = asyncio.Event()
+        self._forgotten: asyncio.Queue[str] = asyncio.Queue()
         self._stopping = False
         # Its listings end no report of owners: they belong to nobody who owns.
         self._sweeper_id = str(uuid.uuid4())
@@ -82,6 +101,8 @@ class Roster:
         keeper = self._keepers.get(agent_id)
         if keeper is not None:
             keeper.note_removed()
+        else:
+            self._forgotten.put_nowait(agent_id)
         self._work.pop(agent_id, None)
 
     def owners_changed(self) -> None:
@@ -99,8 +120,10 @@ class Roster:
         task.add_done_callback(lambda done: self._gone(agent.agent_id, done))
 
     def _gone(self, agent_id: str, task: asyncio.Task[None]) -> None:
-        self._keepers.pop(agent_id, None)
+        keeper = self._keepers.pop(agent_id, None)
         self._tasks.pop(agent_id, None)
+        if keeper is not None and keeper.removed:
+            self._forgotten.put_nowait(agent_id)
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.exception("keeper_ended", error, agent=agent_id)
 
@@ -149,6 +172,22 @@ class Roster:
         if lost:
             _log.warning("bindings_lost", count=len(lost))
         self._parts.recovered.set()
+
+    async def forget(self) -> None:
+        """Let adapters take back what is outside of deleted agents' folders, earlier ones' too; until cancelled."""
+        await self.directory.loaded.wait()
+        folders = self._parts.home.path / "agents"
+        for name in await asyncio.to_thread(_names_in, folders):
+            if self.directory.agent(name) is None:
+                self._forgotten.put_nowait(name)
+        while True:
+            agent_id = await self._forgotten.get()
+            for adapter in self._parts.adapters.forgetting:
+                try:
+                    async with asyncio.timeout(FORGET_MS_MAX / 1000):
+                        await adapter.forget(agent_id, str(self._parts.home.agent_folder(agent_id)))
+                except Exception as error:  # noqa: BLE001 - it is asked again at the next start
+                    _log.exception("not_forgotten", error, agent=agent_id)
 
     async def _succeed(self, agent_id: str) -> None:
         """Give up the lease of a life of an earlier start where its process is certainly gone."""

@@ -146,6 +146,7 @@ class Carrying:
                 self.roster.follow_work(),
                 self.roster.tell_owners(),
                 self.roster.sweep(),
+                self.roster.forget(),
             )
             async with asyncio.TaskGroup() as tasks:
                 background = [tasks.create_task(one) for one in work]

@@ -55,9 +55,7 @@ PARTS: Final = ((0.5, "p50"), (0.99, "p99"))
 
 
 def _plans(name: str) -> tuple[Plan, ...]:
-    return tuple(
-        Plan(id=f"{name}-{step}{end}", goal=1.0) for step in ("start", "wake") for end in ("", "-p99")
-    )
+    return tuple(Plan(id=f"{name}-{step}{end}", goal=1.0) for step in ("start", "wake") for end in ("", "-p99"))
 
 
 PLANS: Final = _plans("carry")

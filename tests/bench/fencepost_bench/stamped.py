@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from fencepost_providers import forking
 from fencepost_providers.adapters.scripted import program
 
 STAMPED: Final = Path(__file__).with_name("stamped_program.py")
@@ -18,6 +19,8 @@ def words() -> tuple[str, ...]:
 
 
 def main() -> None:
+    # First of all, as the service itself does: nothing may have brought gRPC in before.
+    assert forking
     from fencepost_providers.adapters.scripted import scripted_adapter
 
     scripted_adapter._python = words

@@ -1,8 +1,8 @@
 """The scripted program as it is, with a clock on its turns. Standard library only.
 
 `python -IS stamped_program.py --program PROGRAM ...` runs PROGRAM with the other words. FOLDER/stamps gets a line for
-each turn that begins or ends: "turn_started" or "turn_ended", the turn, and the system's monotonic clock in nanoseconds,
-read right before the program says so.
+each turn that begins or ends: "turn_started" or "turn_ended", the turn, and the nanoseconds of the system's monotonic
+clock right before the program says so.
 """
 
 from __future__ import annotations

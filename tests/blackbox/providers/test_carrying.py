@@ -137,9 +137,12 @@ async def test_work_for_a_program_that_cannot_be_started_is_answered_as_failed_a
     answer = await carried.answered(asked)
     assert (answer.reply_status, answer.origin) == (mailbox_pb.REPLY_STATUS_FAILED, mailbox_pb.ORIGIN_HOST)
     assert "unknown_provider" in answer.body
-    found = await carried.runtime("worker")
-    assert found.state == pb.RUNTIME_STATE_FAILED
-    assert "nothing-of-that-name" in found.problem
+
+    async def failed() -> pb.Runtime | None:
+        found = await carried.runtime("worker")
+        return found if found.state == pb.RUNTIME_STATE_FAILED else None
+
+    assert "nothing-of-that-name" in (await until(failed, "the start being given up")).problem
     inspected = await carried.providers.inspect_runtime(agent_id)
     assert {one.code for one in inspected.findings} >= {"not_running", "unknown_provider"}
     await carried.want("worker", sessions_pb.DESIRED_STATE_ON, provider="scripted")

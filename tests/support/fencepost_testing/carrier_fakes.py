@@ -418,6 +418,13 @@ class FakeAdapter:
         self.cancelled = 0
         self.none: dict[CapabilityKind, str] = {}
         self.approved: list[str] = []
+        self.forgotten: list[tuple[str, str]] = []
+        self.forgetting: list[Exception] = []
+
+    async def forget(self, agent_id: str, folder: str) -> None:
+        self.forgotten.append((agent_id, folder))
+        if self.forgetting:
+            raise self.forgetting.pop(0)
 
     async def probe(self) -> Installation:
         return Installation(program="/bin/fake", version="1")

@@ -282,3 +282,17 @@ def test_a_disk_that_fails_while_a_restore_is_staged_changes_nothing(
     assert floors(home.database(MAILBOX)) == [b"present"]
     assert not list(home.path.rglob("*.restoring"))
     assert isinstance(made.manifest, Manifest)
+
+
+@pytest.mark.requirement("care.a-backup-names-what-it-leaves-out")
+def test_a_backup_names_the_folders_of_agents_and_the_short_places_of_their_homes(home: Home, tmp_path: Path) -> None:
+    assert back_up(home).left_out == ()
+    kept, moved, lost = (home.path / "agents" / name / "habitat" for name in ("kept", "moved", "lost"))
+    for habitat in (kept, moved, lost):
+        habitat.mkdir(parents=True)
+    (kept / ".codex").mkdir()
+    short = tmp_path / "short" / "0a1b2c3d"
+    (short / "h").mkdir(parents=True)
+    (moved / ".codex").symlink_to(short / "h")
+    (lost / ".codex").symlink_to(lost / ".codex")
+    assert back_up(home).left_out == (home.path / "agents", short)

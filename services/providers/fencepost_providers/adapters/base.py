@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from fencepost_providers.domain.runtimes import (
     Activity,
@@ -149,6 +149,19 @@ class Runtime(Protocol):
 
     async def stop(self) -> None:
         """End the program: politely, after STOP_GRACE_MS by force, with everything it started; return when joined."""
+        ...
+
+
+@runtime_checkable
+class Forgets(Protocol):
+    """What an adapter has besides that keeps something of an agent outside the agent's folder."""
+
+    async def forget(self, agent_id: str, folder: str) -> None:
+        """Take back what is outside of the folder of an agent that was deleted; nothing of it runs any more.
+
+        Called for every adapter, at the deletion and at each start of the service after it: repeated, it does nothing.
+        Raises nothing.
+        """
         ...
 
 

@@ -11,7 +11,7 @@ from types import MappingProxyType
 from typing import Final
 
 from fencepost_kit import logs
-from fencepost_providers.adapters.base import ADAPTERS_GROUP, Adapter
+from fencepost_providers.adapters.base import ADAPTERS_GROUP, Adapter, Forgets
 
 ADAPTERS_MAX: Final = 64
 _log: Final = logs.get(__name__)
@@ -31,6 +31,11 @@ class Adapters:
     def names(self) -> tuple[str, ...]:
         """Every name, also of what cannot be loaded, in order."""
         return tuple(sorted({*self._adapters, *self._broken}))
+
+    @property
+    def forgetting(self) -> tuple[Forgets, ...]:
+        """The adapters that want to hear of deleted agents."""
+        return tuple(adapter for adapter in self._adapters.values() if isinstance(adapter, Forgets))
 
     def get(self, name: str) -> Adapter | None:
         """Return the adapter of a name, None where there is none that can be used."""

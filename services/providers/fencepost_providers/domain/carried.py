@@ -80,8 +80,12 @@ def evidence_of(code: str, detail: str) -> str:
 
 
 def outcome_of(bound: Bound, end: TurnEnd, *, now_ms: int) -> Outcome:
-    """Return what to tell of a request whose turn has ended. Words over the limit are left out, their number is not."""
-    size = max(end.final_bytes, len(end.final_text.encode()))
+    """Return what to tell of a request whose turn has ended. Words over the limit are left out, their number is not.
+
+    What is no text in them (half of a pair of surrogates) is told as a question mark.
+    """
+    words = end.final_text.encode("utf-8", "replace")
+    size = max(end.final_bytes, len(words))
     fits = size <= FINAL_BYTES_MAX
     return Outcome(
         token=bound.token,
@@ -91,7 +95,7 @@ def outcome_of(bound: Bound, end: TurnEnd, *, now_ms: int) -> Outcome:
         written_at_ms=now_ms,
         binding=bound.binding,
         status=end.status,
-        final_text=end.final_text if fits else "",
+        final_text=words.decode() if fits else "",
         final_bytes=size,
         evidence=evidence_of(f"turn_{end.status.name.lower()}", end.detail),
     )

@@ -33,8 +33,16 @@ class Ports:
 
 
 def project_of(caller: Caller) -> str:
-    """Return the project that a caller may see; empty for the operator, who sees all."""
-    return "" if caller.project_id is None else uuid_text(caller.project_id)
+    """Return the project that a caller may see; empty for the operator, who sees all.
+
+    Raises:
+        NotFound: the caller is nobody who sees all, and has no project.
+    """
+    if caller.role is Role.OPERATOR:
+        return ""
+    if caller.project_id is None:
+        raise NotFound("no agent is to be seen without a project; nothing was changed")
+    return uuid_text(caller.project_id)
 
 
 def agent_of(ports: Ports, caller: Caller, agent_id: str, *, only_self: bool = False) -> Agent:

@@ -370,3 +370,49 @@ async def test_a_claim_is_kept_where_the_mailbox_says_meanwhile_that_nothing_mor
     told = bench.mailbox.add("ann", "information")
     await until(lambda: bench.mailbox.answers(told))
     assert bench.mailbox.answers(told) == [Answer.VISIBLE]
+
+
+@pytest.mark.requirement("providers.a-claim-is-looked-at-again-just-before-the-submission")
+async def test_a_request_that_was_claimed_while_an_unheard_turn_began_joins_that_turn(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    await until(bench.keeper("ann").is_asleep)
+    runtime.now = busy("unheard")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked))
+    assert bench.mailbox.answers(asked) == [Answer.ACCEPTED]
+    assert [what for what, _ in runtime.submitted] == ["steer"]
+
+
+@pytest.mark.requirement("providers.a-claim-is-looked-at-again-just-before-the-submission")
+async def test_a_request_that_was_claimed_while_a_person_came_to_be_needed_is_given_back_and_carried_later(
+    bench: CarrierBench,
+) -> None:
+    runtime = await bench.kept("ann")
+    await until(bench.keeper("ann").is_asleep)
+    runtime.now = Activity(state=State.ACTION_NEEDED, turn_id="unheard")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.RELEASED])
+    await until(bench.keeper("ann").is_asleep)
+    assert runtime.submitted == []
+    runtime.say(Activity(state=State.IDLE))
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.RELEASED, Answer.ACCEPTED])
+
+
+async def test_a_program_that_fails_when_it_is_asked_costs_no_claim(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await bench.kept("ann")
+    await until(bench.keeper("ann").is_asleep)
+    troubles: list[Exception] = [RuntimeError("?")]
+    fair = runtime.activity
+
+    async def troubled() -> Activity:
+        if troubles:
+            raise troubles.pop()
+        return await fair()
+
+    monkeypatch.setattr(runtime, "activity", troubled)
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: Answer.ACCEPTED in bench.mailbox.answers(asked))
+    assert bench.mailbox.answers(asked) == [Answer.RELEASED, Answer.ACCEPTED]
+    assert [what for what, _ in runtime.submitted] == ["begin"]

@@ -8,17 +8,20 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import aclosing
+from dataclasses import replace
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from fencepost.home import Home
+from fencepost_kit.identity import Caller, Role
 from fencepost_providers.adapters.base import ADAPTERS_GROUP, StartFailed, Terminal
 from fencepost_providers.adapters.registry import Adapters, installed
 from fencepost_providers.domain import refusals
 from fencepost_providers.domain.agents import Agent, Launch
 from fencepost_providers.domain.carried import Bound, clipped, evidence_of, outcome_of
+from fencepost_providers.domain.refusals import NotFound
 from fencepost_providers.domain.runtimes import (
     FINAL_BYTES_MAX,
     ROW_BYTES_MAX,
@@ -34,6 +37,7 @@ from fencepost_providers.plans import INSTRUCTIONS_BYTES_MAX, plan_of, shim
 from fencepost_providers.rows import ROWS_KEPT_MAX, WATCHER_ROWS_MAX, WATCHERS_MAX, Placed, Rows
 from fencepost_providers.strays import is_gone, mark_of
 from fencepost_providers.translate import STATUS_OF
+from fencepost_providers.usecases.ports import project_of
 from fencepost_testing.carrier_fakes import FakeAdapter, uuid_of
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -272,3 +276,12 @@ def test_every_refusal_has_a_status() -> None:
         if isinstance(kind, type) and issubclass(kind, refusals.ProvidersRefusal)
     }
     assert named == set(STATUS_OF)
+
+
+@pytest.mark.requirement("providers.roles")
+@pytest.mark.parametrize("role", [Role.AGENT, Role.COORDINATOR, Role.SERVICE])
+def test_a_caller_without_a_project_that_is_not_the_operator_sees_nobody(role: Role) -> None:
+    caller = Caller(credential_id=b"c", role=role, agent_id=None, project_id=None, generation=1, label="")
+    with pytest.raises(NotFound):
+        project_of(caller)
+    assert project_of(replace(caller, role=Role.OPERATOR)) == ""

@@ -15,11 +15,21 @@ from fencepost_providers.domain.agents import Desired
 from fencepost_providers.domain.carried import Answer, Carried
 from fencepost_providers.domain.lifecycle import Phase
 from fencepost_providers.domain.refusals import StorageError
-from fencepost_providers.domain.runtimes import Accepted, Mode, Row, RowKind, TurnBinding, TurnStatus
+from fencepost_providers.domain.runtimes import (
+    Accepted,
+    Activity,
+    Mode,
+    Row,
+    RowKind,
+    State,
+    TurnBinding,
+    TurnEnd,
+    TurnStatus,
+)
 from fencepost_providers.leases import HeldLease
 from fencepost_providers.life import ENDS_KEPT_MAX
 from fencepost_providers.links import DirectoryStep, Evidence, Observed
-from fencepost_providers.orders import Attach, HasEnded, Restart
+from fencepost_providers.orders import Attach, HasEnded, Restart, WaitingFor
 from fencepost_providers.reports import Reports
 from fencepost_providers.rows import ROWS_BYTES_MAX, Rows
 from fencepost_testing.carrier_fakes import CarrierBench, FakeSessions, HurriedClock, until, uuid_of
@@ -271,3 +281,96 @@ def test_the_rows_that_are_kept_of_an_agent_have_a_limit_in_bytes_too() -> None:
         rows.add(Row(kind=RowKind.ASSISTANT, text="x" * 16_384, turn_id=str(number)), at_ms=0, generation=1)
     assert sum(len(placed.row.text) for placed in rows._kept) <= ROWS_BYTES_MAX
     assert rows._kept[-1].row.turn_id == "999"
+
+
+@pytest.mark.requirement("providers.a-terminal-waits-for-the-turns-end")
+@pytest.mark.parametrize("what", ["off", "deleting", "restart"])
+async def test_a_terminal_that_waits_for_a_turn_holds_up_nothing_that_a_person_asks_for(
+    bench: CarrierBench, what: str
+) -> None:
+    runtime = await bench.kept("ann")
+    runtime.say(Activity(state=State.PROCESSING, turn_id="long"))
+    order = Attach(wait_idle_ms=600_000)
+    bench.keeper("ann").order(order)
+    assert isinstance(await asyncio.wait_for(order.steps.get(), 5), WaitingFor)
+    if what == "restart":
+        restart = Restart(fresh=False)
+        bench.keeper("ann").order(restart)
+        assert await asyncio.wait_for(restart.result, 5) is None
+    else:
+        bench.change("ann", **({"desired": Desired.OFF} if what == "off" else {"deleting": True}))
+        await until(lambda: bench.keeper("ann").phase is Phase.OFF)
+    assert runtime.stopped
+    assert isinstance(order.steps.get_nowait(), HasEnded)
+
+
+@pytest.mark.requirement("providers.a-deleted-agent-is-stopped-and-forgotten")
+async def test_adapters_are_told_of_a_deleted_agent_after_its_program_has_ended(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    bench.sessions.remove(ANN)
+    await until(lambda: bench.adapter.forgotten)
+    assert bench.adapter.forgotten == [(ANN, str(bench.home.agent_folder(ANN)))]
+    assert runtime.stopped
+
+
+@pytest.mark.requirement("providers.a-deleted-agent-is-stopped-and-forgotten")
+async def test_adapters_are_told_of_whom_was_deleted_while_the_service_was_away_and_a_failing_one_strands_nobody(
+    tmp_path: Path,
+) -> None:
+    bench = CarrierBench(tmp_path / "h")
+    bench.home.prepare()
+    for name in ("gone", "ann"):
+        bench.home.agent_folder(uuid_of(name)).mkdir(parents=True)
+    (bench.home.path / "agents" / "no agent").mkdir()
+    bench.sessions.tell(bench.agent("ann"))
+    bench.adapter.forgetting = [RuntimeError("?")]
+    await bench.start()
+    try:
+        await until(lambda: bench.adapter.forgotten)
+        assert bench.adapter.forgotten == [(uuid_of("gone"), str(bench.home.agent_folder(uuid_of("gone"))))]
+        await until(lambda: bench.adapter.runtimes)
+        bench.sessions.remove(ANN)
+        await until(lambda: len(bench.adapter.forgotten) == 2)
+    finally:
+        await bench.stop()
+
+
+@pytest.mark.requirement("providers.what-runs-follows-what-a-person-wants")
+async def test_of_changes_that_follow_each_other_at_once_the_newest_is_reported_and_the_same_state_never_twice() -> (
+    None
+):
+    sessions = FakeSessions()
+    reports = Reports(sessions=sessions, clock=HurriedClock(), agent_id=ANN, acquisition_id="lease", generation=2)
+    reports.note(Observed.PROCESSING, Evidence.PROVIDER_EVENT, turn_id="short")
+    reports.note(Observed.IDLE, Evidence.PROVIDER_EVENT)
+    await until(lambda: sessions.reports)
+    reports.note(Observed.IDLE, Evidence.PROVIDER_ANSWER)
+    reports.note(Observed.PROCESSING, Evidence.PROVIDER_EVENT, turn_id="next")
+    await reports.close()
+    assert [(status.state, status.sequence) for _, status in sessions.reports] == [
+        (Observed.IDLE, 2),
+        (Observed.PROCESSING, 3),
+    ]
+
+
+@pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
+async def test_evidence_that_could_not_be_told_in_an_unknown_way_is_told_again(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    bench.mailbox.trouble = {"tell_carried": [ValueError("?")], "tell_outcome": [ValueError("?")]}
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    runtime.end("turn-1")
+    await until(lambda: bench.mailbox.outcomes)
+
+
+@pytest.mark.requirement("providers.a-request-becomes-a-turn-and-its-final-words-the-answer")
+async def test_final_words_that_are_no_text_do_not_lose_the_end_of_their_turn(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    runtime.listener.turn_ended(
+        TurnEnd(turn_id="turn-1", status=TurnStatus.COMPLETED, final_text="half \ud800 a sign", detail="\ud800")
+    )
+    await until(lambda: bench.mailbox.outcomes)
+    (outcome,) = bench.mailbox.outcomes
+    assert (outcome.final_text, outcome.final_bytes) == ("half ? a sign", 13)

@@ -218,3 +218,55 @@ async def test_a_fencepost_home_may_be_moved_whole_with_the_short_places_in_it(
     assert (done.codex_home / "skills" / "one").readlink() == new / "skills" / "one"
     assert {note.code for note in done.notes} == {"registration_current"}
     assert not old.exists()
+
+
+@pytest.mark.requirement("codex.a-deleted-agent-leaves-no-short-place")
+async def test_the_home_of_a_deleted_agent_comes_back_into_its_folder_and_its_short_place_goes(
+    plan: LaunchPlan, native: Path, short: Path
+) -> None:
+    done = await prepared(plan, native, short)
+    (done.codex_home / "state_5.sqlite").write_bytes(b"kept")
+    for _ in range(2):
+        await codex_home.forget(plan.agent_id, plan.folder, native=native)
+        assert list(short.iterdir()) == []
+        assert not visible(plan).is_symlink()
+        assert (visible(plan) / "state_5.sqlite").read_bytes() == b"kept"
+        assert not (Path(plan.folder) / "codex" / "home.json").exists()
+
+
+@pytest.mark.requirement("codex.a-deleted-agent-leaves-no-short-place")
+@pytest.mark.parametrize("step", ["unlinked", "moved", "unmarked"])
+async def test_a_crash_on_the_way_back_is_made_good(plan: LaunchPlan, native: Path, short: Path, step: str) -> None:
+    home = (await prepared(plan, native, short)).codex_home
+    (home / "state_5.sqlite").write_bytes(b"kept")
+    visible(plan).unlink()
+    if step != "unlinked":
+        home.rename(visible(plan))
+    if step == "unmarked":
+        (home.parent / "owner.json").unlink()
+        home.parent.rmdir()
+    await codex_home.forget(plan.agent_id, plan.folder, native=native)
+    assert list(short.iterdir()) == []
+    assert (visible(plan) / "state_5.sqlite").read_bytes() == b"kept"
+    assert not (Path(plan.folder) / "codex" / "home.json").exists()
+
+
+@pytest.mark.requirement("codex.a-deleted-agent-leaves-no-short-place")
+@pytest.mark.parametrize("how", ["another's", "both stand", "never short"])
+async def test_what_is_not_certainly_the_deleted_agents_stays_as_it_is(
+    plan: LaunchPlan, native: Path, short: Path, how: str
+) -> None:
+    if how == "never short":
+        await codex_home.prepare(plan, native=native)
+        await codex_home.forget(plan.agent_id, plan.folder, native=native)
+        assert visible(plan).is_dir()
+        return
+    home = (await prepared(plan, native, short)).codex_home
+    if how == "another's":
+        (home.parent / "owner.json").write_text('{"agent_id": "x", "token": "another"}')
+    else:
+        visible(plan).unlink()
+        visible(plan).mkdir()
+    await codex_home.forget(plan.agent_id, plan.folder, native=native)
+    assert home.is_dir()
+    assert (Path(plan.folder) / "codex" / "home.json").exists()

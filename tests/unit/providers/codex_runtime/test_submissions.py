@@ -139,6 +139,35 @@ async def test_work_is_not_sent_while_a_person_works_and_never_without_having_as
     accepted(await runtime.begin(bench.delivery()))
 
 
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_an_answer_of_just_now_that_the_thread_rests_counts_once_and_only_while_nothing_is_said_after_it(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
+    runtime, heard = await start()
+
+    async def questions() -> int:
+        before = len(bench.requests("thread/read"))
+        await heard.end_of(accepted(await runtime.begin(bench.delivery())).binding.turn_id)
+        return len(bench.requests("thread/read")) - before
+
+    assert (await runtime.activity()).state is State.IDLE
+    assert await questions() == 0
+    assert await questions() == 1
+    await heard.idle()
+    assert (await runtime.activity()).state is State.IDLE
+    async with bench.another_client(runtime) as person:
+        typed = {"type": "text", "text": "SAY typed"}
+        answer = await person.request("turn/start", {"threadId": runtime.conversation_id, "input": [typed]})
+        await heard.end_of(answer["turn"]["id"])
+    await heard.idle()
+    assert await questions() == 1
+    assert (await runtime.activity()).state is State.IDLE
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 0)
+    assert (await runtime.activity()).state is State.IDLE
+    assert await questions() == 1
+
+
 @pytest.mark.requirement("codex.refused-tool-output-is-proof")
 @pytest.mark.parametrize("text", ["input must not be empty", "Invalid request: unknown field `toolOutput`"])
 async def test_a_version_that_does_not_know_the_item_of_a_tool_has_certainly_taken_nothing(

@@ -136,6 +136,14 @@ class CodexAdapter:
         """Approve tools of our MCP server in the private home."""
         return await home.approve_tools(plan, tools, native=self._native, compact_roots=self._compact_roots)
 
+    async def forget(self, agent_id: str, folder: str) -> None:
+        """Leave nothing of a deleted agent outside its own folder."""
+        try:
+            for note in await home.forget(agent_id, folder, native=self._native):
+                _LOG.warning("%s: %s", agent_id, note.text)
+        except StartFailed as error:
+            _LOG.warning("%s: its Codex home was left where it is until the next start: %s", agent_id, error)
+
     def private_home(self, plan: LaunchPlan) -> str:
         """Return the agent's Codex home."""
         return str(home.codex_home(plan))

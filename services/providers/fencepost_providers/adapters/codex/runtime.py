@@ -2,7 +2,8 @@
 
 Source: M076-M093 M104-M106 M135-M146 M183-M185 R127 R131 R132. Tried on 0.159.2, 0.169.0, 0.171.0:
 - `turn/start` while a turn runs is not refused: it is folded into that turn, whose id it returns. Hence the question
-  whether the thread rests, right before, and the comparison afterwards.
+  whether the thread rests, FRESH_MS_MAX before at most, the attention to whatever is said since, and the comparison
+  afterwards.
 - Every refusal has the same code, so the texts in STALE and REFUSED_UNREAD are all that proves anything. The rest of
   refusals proves nothing.
 - `turn/interrupt` with an empty turn id is answered as if there were something to interrupt: none is ever sent.
@@ -65,6 +66,9 @@ SUBMIT_ANSWER_MS_MAX: Final = 15_000
 SPARE_MS: Final = 1_000
 STEER_RECEIPT_MS_MAX: Final = 5_000
 LAST_WORD_MS_MAX: Final = 2_000
+# How old an answer about the thread's rest may be for a start: an intent is written in between. Whatever happens after
+# the answer is said by itself, and makes it void.
+FRESH_MS_MAX: Final = 50
 PUBLISH_EVERY_MS: Final = 300_000
 
 STALE: Final = re.compile(r"no active turn to steer|expected active turn id `[^`]*` but found `[^`]*`")
@@ -120,6 +124,8 @@ class CodexRuntime:
         self._attachment: Attachment | None = None
         self._submitting = asyncio.Lock()
         self._told: asyncio.Event = asyncio.Event()
+        # Until when the last answer about the thread's rest holds, and after how many changes it was given.
+        self._fresh: tuple[float, int] = (0.0, -1)
 
     # --- life --------------------------------------------------------------------------------------------------------
 
@@ -283,6 +289,8 @@ class CodexRuntime:
         if self.conversation.changes == seen:
             # Events are said in order with answers: none came, so this is the newest.
             self.observe(_thread(answer))
+            until = asyncio.get_running_loop().time() + FRESH_MS_MAX / 1000
+            self._fresh = (until, self.conversation.changes)
         resting = self.conversation.status in {"idle", "systemError"}
         if resting and self.conversation.turn_id:
             await self._settle(self.conversation.turn_id)
@@ -364,8 +372,13 @@ class CodexRuntime:
             return await self._begun(work, known, answered, wrong, deadline)
 
     async def _fence(self) -> NotSubmitted | None:
+        """Tell why no turn can be started, or nothing. What was answered just now is not asked again."""
+        until, changes = self._fresh
+        self._fresh = (0.0, -1)
+        fresh = changes == self.conversation.changes and asyncio.get_running_loop().time() < until
         try:
-            await self._look()
+            if not (fresh and self.conversation.resting):
+                await self._look()
         except (NotSent, NoAnswer, Refused) as error:
             return NotSubmitted(
                 code="activity_unknown",

@@ -119,6 +119,42 @@ def settle(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> t
     return _completed(places, record)
 
 
+def retreat(places: Places) -> list[Finding]:
+    """Bring the home of an agent that is gone back from its short place into its folder; may be repeated.
+
+    What does not certainly belong to the agent, or cannot be moved, stays as it is and is told.
+    """
+    record = files.read_record(places.records / RECORD)
+    if not _recorded(record):
+        return []
+    home, visible = _home_of(places, record), places.visible
+    place = home.parent
+    if os.path.lexists(home):
+        if files.read_record(place / MARKER).get("token") != record["token"]:
+            return [_left(home, "it is marked as another agent's")]
+        if os.path.lexists(visible) and not visible.is_symlink():
+            return [_left(home, f"{visible} stands as well")]
+        if home.stat().st_dev != places.habitat.stat().st_dev:
+            return [_left(home, "it lies on another file system")]
+        visible.unlink(missing_ok=True)
+        _move(home, visible)
+    if files.read_record(place / MARKER).get("token") == record["token"]:
+        (place / MARKER).unlink()
+        with contextlib.suppress(OSError):
+            place.rmdir()
+    (places.records / RECORD).unlink()
+    return []
+
+
+def _left(home: Path, why: str) -> Finding:
+    return Finding(
+        code="codex_home_left",
+        gravity=Gravity.WARNING,
+        text=f"{home}, the Codex home of a deleted agent, was left where it is: {why}",
+        hint="Remove it yourself where nobody needs it.",
+    )
+
+
 def _recorded(record: Mapping[str, Any]) -> bool:
     return all(isinstance(record.get(key), str) and record[key] for key in ("home", "token"))
 

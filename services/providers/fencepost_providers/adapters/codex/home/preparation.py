@@ -229,6 +229,23 @@ async def publish_history(plan: LaunchPlan, *, native: Path) -> tuple[Finding, .
     return tuple(await in_thread(work))
 
 
+async def forget(agent_id: str, folder: str, *, native: Path) -> tuple[Finding, ...]:
+    """Leave nothing of an agent that is gone outside its own folder: a home in a short place comes back into it.
+
+    Raises:
+        StartFailed: the home is held by another process, or the file system refused; nothing was lost.
+    """
+
+    def work() -> list[Finding]:
+        places = location.Places(folder=Path(os.path.abspath(folder)), agent_id=agent_id, native=native)  # noqa: PTH100
+        if not (places.records / location.RECORD).exists():
+            return []
+        with locked(places):
+            return location.retreat(places)
+
+    return tuple(await in_thread(work))
+
+
 async def approve_tools(
     plan: LaunchPlan, tools: Sequence[str], *, native: Path, compact_roots: Sequence[Path] | None = None
 ) -> tuple[str, ...]:
