@@ -24,7 +24,13 @@ S_MAX = 30.0
 ASKS = "print('HERE', flush=True); input(); raise SystemExit({status})"
 # Takes the terminal for itself and does not give it back.
 SPOILS = "import termios, sys; a = termios.tcgetattr(0); a[3] &= ~termios.ECHO; termios.tcsetattr(0, 0, a); " + ASKS
-HEARS = "import signal; signal.signal(signal.SIGINT, lambda *_: print('HEARD', flush=True)); " + ASKS.format(status=0)
+# Blocked, so that a key pressed right after HERE is waited for and not missed before the program reads.
+HEARS = (
+    "import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}); print('HERE', flush=True);"
+    " signal.sigwait({signal.SIGINT}); print('HEARD', flush=True); input()"
+)
+# The system's own way, which no moment is too early for.
+FALLS = "import signal; signal.signal(signal.SIGINT, signal.SIG_DFL); " + ASKS.format(status=0)
 PLACE = "import os; print('AT', os.getcwd(), os.environ['FROM_PROVIDERS'], os.environ['FROM_SHELL'], flush=True)"
 
 
@@ -142,7 +148,7 @@ def test_the_interrupt_key_means_the_program_and_not_the_attachment(attaching: A
 
 
 def test_the_interrupt_key_ends_a_program_that_does_not_take_it(attaching: Attaching) -> None:
-    terminal = attaching(f"launch:{ASKS.format(status=0)}", "attached", "stays")
+    terminal = attaching(f"launch:{FALLS}", "attached", "stays")
     terminal.shows("HERE")
     terminal.type("\x03")
     code, told = terminal.ends()

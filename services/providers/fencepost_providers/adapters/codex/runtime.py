@@ -196,10 +196,13 @@ class CodexRuntime:
 
     async def _publish(self) -> None:
         """Publish the agent's history now and then, and once more when its program has ended."""
-        while not self._over.is_set():
+        over = False
+        while not over:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(PUBLISH_EVERY_MS / 1000):
                     await self._over.wait()
+            # Looked at before: an end while this is published leaves words behind that it has not read.
+            over = self._over.is_set()
             await self.terms.publish()
 
     @property
