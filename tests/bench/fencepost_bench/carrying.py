@@ -68,6 +68,8 @@ class Scripted:
     async def start(self) -> None:
         """Start the other one."""
         self._beside.mkdir(parents=True, exist_ok=True)
+        for folder in (self._folder, self._beside):
+            (folder / "stamps").touch()
         (self._folder / "gates").mkdir(exist_ok=True)
         self._process = await asyncio.create_subprocess_exec(
             *words(),
@@ -77,6 +79,12 @@ class Scripted:
         )
         await self._ask("hello", {})
         await self._ask("open", {"conversation": "", "mcp": {}})
+
+    async def close(self) -> None:
+        """End the other one; it ends with its input, too."""
+        assert self._process is not None
+        self._process.stdin.close()  # type: ignore[union-attr]
+        await self._process.wait()
 
     def body(self, gate: str) -> str:
         """See Program."""
@@ -211,7 +219,7 @@ class Carrying:
         found = []
         for _ in range(count):
             found.append(await self._program.bare() / 1e9)
-            await asyncio.sleep(REST_S)
+            await asyncio.sleep(REST_S)  # sleep: nothing of this is in what comes next
         return found
 
     async def requests(self, count: int) -> dict[str, list[float]]:
@@ -240,7 +248,7 @@ class Carrying:
         answer = await self._stub.Request(request, metadata=self._sender, timeout=CALL_S_MAX)
         receipt = time.monotonic_ns()
         turn_id = await self._bound(answer.request_id)
-        await asyncio.sleep(REST_S)
+        await asyncio.sleep(REST_S)  # sleep: nothing of this is in what comes next
         program.open(gate)
         async with asyncio.timeout(HAPPENED_S_MAX):
             woken, reason = await waiting
@@ -248,7 +256,7 @@ class Carrying:
             raise AssertionError(f"the wait was not ended by the answer: {reason!r}")
         began, ended = await program.turn(turn_id)
         await self._empty()
-        await asyncio.sleep(REST_S)
+        await asyncio.sleep(REST_S)  # sleep: nothing of this is in what comes next
         return receipt, began, ended, woken
 
     async def _wait(self) -> tuple[int, str]:
