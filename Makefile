@@ -3,7 +3,8 @@ PYTHON ?= python3
 VENV ?= .venv
 KILLS ?= 200
 WINDOWS ?= 15
-WORKERS ?= 2
+# More than processors: most tests wait for processes that they started.
+WORKERS ?= 4
 BENCH ?=
 BIN := $(VENV)/bin
 

@@ -50,6 +50,7 @@ REACHED: Final = MappingProxyType(
         "mailbox.deletion.told": _DELETION,
         "mailbox.erasure.chunk": Reach(by="the deletion of an agent that wrote much to itself", turn_max=1),
         "mailbox.erasure.ended": _DELETION,
+        "mailbox.outcome.recorded": Reach(by="every end of a turn that the dispatcher tells", turn_max=3),
         LEAVES_A_LOSS: _TOOL,
         "mcp_edge.call.before": _TOOL,
         NEEDS_A_LOSS: Reach(by="the first start after a kill during a tool call that writes", turn_max=1),
@@ -62,6 +63,7 @@ REACHED: Final = MappingProxyType(
         "sessions.credential.placed": _TOKEN,
         "sessions.deletion.begun": _DELETION,
         "sessions.deletion.finished": _DELETION,
+        "sessions.lease.lost": Reach(by="every lease that an operator lets expire", turn_max=1),
     }
 )
 # Each is planned right behind the one before it: what kills there leaves the loss that the last one needs.
