@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.client import Channels, Sessions
 from fencepost.home import Home
-from fencepost.mailbox.v1 import mailbox_pb2, mailbox_pb2_grpc
+from fencepost.mailbox.v1 import mailbox_pb2, mailbox_pb2_grpc, tasks_pb2, tasks_pb2_grpc
 from fencepost_kit import faults, logs
 from fencepost_kit.clock import SYSTEM_CLOCK, Clock
 from fencepost_kit.guard import guarded
@@ -28,11 +28,14 @@ from fencepost_mailbox.sessions_link import SessionsLink
 from fencepost_mailbox.settings import MailboxSettings
 from fencepost_mailbox.store.protocol import Applied, Store
 from fencepost_mailbox.store.sqlite import SqliteStore
-from fencepost_mailbox.translate import STATUS_OF
+from fencepost_mailbox.task_servicer import RULES as TASK_RULES
+from fencepost_mailbox.task_servicer import TasksServicer
+from fencepost_mailbox.task_translate import STATUS_OF
 from fencepost_mailbox.usecases.claim import Expiring, Restoring, Resuming
 from fencepost_mailbox.usecases.follow import NotingReads
 from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.usecases.ports import Ports
+from fencepost_mailbox.usecases.tasks.steps import PassingTime
 from fencepost_mailbox.waits import Waits, Wake
 from fencepost_mailbox.work import WorkWatch
 
@@ -43,6 +46,7 @@ CREDENTIAL_LOOK_EVERY_MS: Final = 50
 
 _log: Final = logs.get(__name__)
 _descriptor: Final = mailbox_pb2.DESCRIPTOR.services_by_name["MailboxService"]
+_task_descriptor: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
 
 
 class Reads:
@@ -159,6 +163,10 @@ class Mailbox:
         """Return what answers the RPCs."""
         return MailboxServicer(self.ports, waits=self.waits, work=self.work, events=self.events)
 
+    def tasks_servicer(self) -> TasksServicer:
+        """Return what answers the RPCs of tasks."""
+        return TasksServicer(self.ports, waits=self.waits)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Open the store, follow the directory and do the background work until left."""
@@ -177,6 +185,7 @@ class Mailbox:
                     tasks.create_task(self.eraser.run(self._clock.sleep)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._publish)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self.pass_time)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
                 try:
@@ -212,6 +221,12 @@ class Mailbox:
         if expired:
             _log.info("claims_expired", count=expired)
 
+    async def pass_time(self) -> None:
+        """Do to tasks what their deadlines say by now."""
+        while self.store.read.tasks.any_due(now_ms := self._clock.now_ms()):
+            passed = await self.store.submit(PassingTime(now_ms=now_ms))
+            _log.info("task_deadlines_passed", count=passed)
+
     async def _publish(self) -> None:
         """Answer from what ended turns left recorded: a crash, or a refusal of the second step."""
         published = await publish_left(self.ports)
@@ -244,13 +259,30 @@ async def credential_made(home: Home) -> None:
         await asyncio.sleep(CREDENTIAL_LOOK_EVERY_MS / 1000)
 
 
+def _add_servicers(server: Server, mailbox: Mailbox) -> None:
+    """Let both services of the mailbox answer behind one guard each; the caller is known to both alike."""
+    identify = CachedIdentify(mailbox.mirror.identify)
+    observe = RpcMetrics(service=SERVICE, registry=server.registry)
+    shared: dict[str, Any] = {
+        "identify": identify,
+        "statuses": STATUS_OF,
+        "observe": observe,
+        "gate": server.gate,
+    }
+    mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
+        guarded(mailbox.servicer(), descriptor=_descriptor, rules=RULES, **shared), server.grpc
+    )
+    tasks_pb2_grpc.add_TasksServiceServicer_to_server(
+        guarded(mailbox.tasks_servicer(), descriptor=_task_descriptor, rules=TASK_RULES, **shared), server.grpc
+    )
+
+
 async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> int:
     """Run the mailbox of a home until `stop` is set; returns the exit code.
 
     Raises:
         Refusal: it must not start here; nothing was changed.
     """
-    full_name = _descriptor.full_name
     drainer: list[Mailbox] = []
 
     async def drain() -> None:
@@ -261,7 +293,7 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         ServeSettings(
             home=home,
             service=SERVICE,
-            full_names=(full_name,),
+            full_names=(_descriptor.full_name, _task_descriptor.full_name),
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
             metrics_port=settings.metrics_port,
@@ -275,20 +307,8 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         mailbox = Mailbox(home=home, sessions=link, settings=settings)
         drainer.append(mailbox)
         faults.refuse_unknown()
-        identify = CachedIdentify(mailbox.mirror.identify)
         mailbox.tell(server.registry)
-        mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
-            guarded(
-                mailbox.servicer(),
-                descriptor=_descriptor,
-                rules=RULES,
-                identify=identify,
-                statuses=STATUS_OF,
-                observe=RpcMetrics(service=SERVICE, registry=server.registry),
-                gate=server.gate,
-            ),
-            server.grpc,
-        )
+        _add_servicers(server, mailbox)
         async with mailbox.running():
             store = mailbox.store
             store_info(server.registry, service=SERVICE, epoch=uuid_text(store.epoch), schema=store.schema_version)

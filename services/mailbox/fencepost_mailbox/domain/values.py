@@ -130,6 +130,8 @@ class Operation(enum.IntEnum):
     CLAIM = 4
     PROMPT = 5
     RESOLVE = 6
+    # Every write of tasks: their request ids are one scope.
+    TASK = 20
 
 
 class FactKind(enum.IntEnum):

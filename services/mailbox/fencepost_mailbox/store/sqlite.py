@@ -42,6 +42,7 @@ from fencepost_mailbox.store.protocol import (
     Mutation,
     Queries,
 )
+from fencepost_mailbox.store.tasks.sqlite import SqliteTaskQueries, SqliteTaskTransaction
 
 T = TypeVar("T")
 FLOORS_CACHED_MAX: Final = 10_000
@@ -220,6 +221,12 @@ class SqliteQueries:
     def __init__(self, cursor: sqlite3.Cursor, *, in_snapshot: bool = False) -> None:
         self._cursor = cursor
         self._in_snapshot = in_snapshot
+        self._tasks = SqliteTaskQueries(cursor)
+
+    @property
+    def tasks(self) -> SqliteTaskQueries:
+        """See Queries."""
+        return self._tasks
 
     def _all(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._cursor.execute(statement, parameters).fetchall()
@@ -392,7 +399,7 @@ class SqliteQueries:
     def newest_sequence(self) -> int:
         """See Queries."""
         rows = (self._one(sql.NEWEST_RECORD), self._one(sql.NEWEST_FACT), self._one(sql.NEWEST_TOMBSTONE))
-        return max((int(row[0]) for row in rows if row is not None), default=0)
+        return max(self._tasks.newest_event(), max((int(row[0]) for row in rows if row is not None), default=0))
 
 
 class Sequencer:
@@ -421,6 +428,12 @@ class SqliteTransaction(SqliteQueries):
         # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
         # rolled back.
         self._raised: set[bytes] = set()
+        self._task_transaction = SqliteTaskTransaction(cursor)
+
+    @property
+    def tasks(self) -> SqliteTaskTransaction:
+        """See Transaction."""
+        return self._task_transaction
 
     def _guarded(self, statement: str, **parameters: Any) -> None:
         if self._cursor.execute(statement, parameters).rowcount != 1:

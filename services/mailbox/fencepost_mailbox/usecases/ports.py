@@ -17,6 +17,7 @@ from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.values import Agent, Answer, Desired, Fact, FactKind, Kind, Reader, Record
 from fencepost_mailbox.owners import Owners
 from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
+from fencepost_mailbox.usecases.tasks.steps import lose_attempt
 
 _SUPERSEDED: Final = "a later life of the agent began while the claim stood"
 
@@ -174,7 +175,7 @@ def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tup
     if check_floor(generation, tx.floor(agent_id)):
         tx.raise_floor(agent_id, generation)
         supersede(tx, agent_id, generation, now_ms)
-        return (agent_id,)
+        return (agent_id, *lose_attempt(tx, agent_id, generation, now_ms))
     return ()
 
 
