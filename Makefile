@@ -49,6 +49,10 @@ chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the 
 e2e: $(VENV)/.dev-ready ## Others' programs: MCP conformance, inspector, connected agent programs. Needs npm, a registry, 2 GB.
 	@$(BIN)/python -m pytest -q -s tests/e2e_external
 
+.PHONY: e2e-real
+e2e-real: $(VENV)/.dev-ready ## The acceptance with your own Codex and account. Opt-in: says what it takes and will do.
+	@$(BIN)/python scripts/acceptance.py --real
+
 .PHONY: bench
 bench: $(VENV)/.dev-ready ## Measure every ratio over WINDOWS windows, print the table, write build/bench.json (default 15).
 	@$(BIN)/python tests/bench/run.py --windows $(WINDOWS)

@@ -602,13 +602,13 @@ def _receipt(answer: mailbox.SettleKeyResponse, call: str, lost: Uncertain) -> A
     )
 
 
-async def _streamed(call: Any) -> AsyncIterator[Any]:
+async def _streamed(call: Any, *, reads: bool = True) -> AsyncIterator[Any]:
     try:
         async for item in call:
             yield item
     except grpc.aio.AioRpcError as error:
         meaning = error_of(error)
-        raise (_nothing_read(meaning) if isinstance(meaning, Uncertain) else meaning) from None
+        raise (_nothing_read(meaning) if reads and isinstance(meaning, Uncertain) else meaning) from None
     finally:
         call.cancel()
 
@@ -786,9 +786,9 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
     async def attach_terminal(
         self, request: providers.AttachTerminalRequest
     ) -> AsyncIterator[providers.AttachTerminalResponse]:
-        """Yield the steps of an attachment; it lasts as long as this is read."""
+        """Yield the steps of an attachment; it lasts as long as this is read. Where the stream is lost: Uncertain."""
         stub = await self._stub(self._budgets.ready_ms)
-        async for item in _streamed(stub.AttachTerminal(request, metadata=self._metadata)):
+        async for item in _streamed(stub.AttachTerminal(request, metadata=self._metadata), reads=False):
             yield item
 
     async def watch_conversation(

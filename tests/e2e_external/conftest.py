@@ -15,8 +15,11 @@ from typing import Any, Final
 import pytest
 
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS
+from fencepost_testing.acceptance_run import acceptance, judged
 from fencepost_testing.agents import World
 from fencepost_testing.processes import Services, short_home
+
+__all__ = ["acceptance", "judged"]
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 # Node comes as a package too: the suite and the inspector need 22, whatever the machine has.

@@ -31,11 +31,13 @@ from fencepost.cli.launching import (
 from fencepost.cli.options import AsJson, Key, Target, key_or_new
 from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.project import locate
+from fencepost.cli.running import runtime_of, runtime_words
 from fencepost.cli.screen import Column
 from fencepost.client import new_key
 from fencepost.common.v1 import common_pb2
 from fencepost.connect.entry import connection
 from fencepost.errors import Refused
+from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as pb
 
 agents = typer.Typer(help="Create, list, show, change and delete agents.", no_args_is_help=True)
@@ -114,6 +116,8 @@ def create(
     screen.put(f"Agent {one_line(created.agent.name)}{again}, in project {one_line(in_project.name)}.")
     screen.put(f"  UUID        {created.agent.agent_id}")
     screen.put(f"  Credential  {created.credential_file}")
+    if created.agent.provider:
+        screen.put(f"\nTo have Fencepost run it: fencepost agent start {shlex.quote(one_line(created.agent.name))}")
     screen.put("\nIts shell, or the program that starts it:")
     for variable, value in connect["environment"].items():
         screen.put(f"  export {variable}={shlex.quote(value)}")
@@ -187,8 +191,10 @@ def status_words(agent: pb.Agent, now_ms: int) -> str:
     """Return what was observed of an agent's runtime, and what a person wants where that differs."""
     fields = agent.DESCRIPTOR.fields_by_name
     wanted = enum_word(fields["desired"], agent.desired)
-    if not agent.HasField("status") or not agent.status.state:
-        return "by itself" if wanted is None else f"wanted {wanted}"
+    if wanted is None:
+        return "by itself"
+    if not agent.status.state:
+        return f"not seen yet, wanted {wanted}"
     seen = (enum_word(agent.status.DESCRIPTOR.fields_by_name["state"], agent.status.state) or "?").replace("_", " ")
     odd = f", wanted {wanted}" if wanted == "paused" or (wanted == "on") != (seen != "off") else ""
     return f"{seen} ({screen.ago(agent.status.observed_at_ms, now_ms)}){odd}"
@@ -199,14 +205,16 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
     """Show one agent."""
     who = acting.as_whoever()
 
-    async def work(services: acting.Services) -> tuple[pb.GetAgentResponse, dict[str, Any]]:
+    async def work(
+        services: acting.Services,
+    ) -> tuple[pb.GetAgentResponse, dict[str, Any], providers_pb2.Runtime | None]:
         found = await resolve(services, target)
-        return found, await readers(services, [found.agent])
+        return found, await readers(services, [found.agent]), await runtime_of(services, found.agent)
 
-    found, reading = acting.call(who, work)
+    found, reading, runtime = acting.call(who, work)
     agent, reader = found.agent, reading.get(found.agent.agent_id)
     if as_json:
-        fields = {**plain(found), "reader": reader}
+        fields = {**plain(found), "reader": reader, "runtime": None if runtime is None else plain(runtime)}
         screen.put_json(fields | ({"connect": connection(who.home, agent.agent_id)} if who.is_operator else {}))
         return
     now_ms = int(time.time() * 1000)
@@ -221,6 +229,9 @@ def show(target: Target, *, as_json: AsJson = False) -> None:
         "Generation": str(agent.generation),
         "Status": status_words(agent, now_ms),
         "Detail": agent.status.detail,
+        "Runtime": "" if runtime is None else runtime_words(runtime),
+        "Problem": "" if runtime is None else runtime.problem,
+        "Log": "" if runtime is None else runtime.log_file,
         "Conversation": agent.conversation_id,
         **launch_facts(agent),
         "State": "deleting: no credential, its mail is being closed and erased" if deleting else "",

@@ -9,7 +9,7 @@ from typing import Final
 
 import typer
 
-from fencepost.cli import acting, exits, screen
+from fencepost.cli import acting, exits, managed, screen
 from fencepost.cli.directory import all_agents, readers
 from fencepost.cli.plain import one_line
 from fencepost.client import Budgets
@@ -18,6 +18,7 @@ from fencepost.doctor.findings import Facts, Finding, Severity, Waiting, judge
 from fencepost.errors import FencepostError
 from fencepost.home import Home
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.sessions.v1 import sessions_pb2 as pb
 
 BUDGETS: Final = Budgets(ready_ms=1_000, call_ms=3_000)
 # Agents whose mail is looked at, and records of each: a glance, not an audit.
@@ -55,16 +56,17 @@ async def _facts(home: Home) -> Facts:
             if not who.is_operator:
                 await services.sessions.get_caller()
                 return facts
-            return replace(facts, waiting=await _waiting(services))
+            agents = [one for one in await all_agents(services.sessions) if one.state != pb.AGENT_STATE_DELETING]
+            facts = replace(facts, waiting=await _waiting(services, agents[:AGENTS_MAX]))
+            return await managed.looked_at(services.providers, facts, agents)
     except FencepostError as error:
         # Services that do not answer are told of already; a credential that they refuse is not.
         refused = error.reason in ("unauthenticated", "permission_denied", "stale_generation", "identity_disagreement")
         return replace(facts, identity_problem=error.message) if refused else facts
 
 
-async def _waiting(services: acting.Services) -> list[Waiting]:
+async def _waiting(services: acting.Services, agents: list[pb.Agent]) -> list[Waiting]:
     """Return the mail that no agent has looked at, where no agent is waiting for it now."""
-    agents = (await all_agents(services.sessions))[:AGENTS_MAX]
     reading = await readers(services, agents)
     found = []
     for agent in agents:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -26,18 +25,26 @@ AgentClass = Annotated[
     str | None, typer.Option("--class", metavar="NAME", help='The class whose instructions it gets; "" clears.')
 ]
 Arguments = Annotated[
-    str | None, typer.Option("--arguments", metavar="TEXT", help='Further arguments of the program; "" clears.')
+    str | None,
+    typer.Option(
+        "--custom-arguments", metavar="TEXT", help='Further arguments of the program, quoted as for a shell; "" clears.'
+    ),
 ]
 Include = Annotated[
-    list[Path] | None,
-    typer.Option("--include", metavar="DIR", help="A further folder it may read; may be repeated, replaces the list."),
+    list[str] | None,
+    typer.Option(
+        "--include", metavar="DIR", help='A further folder it may read; may be repeated, replaces the list; "" clears.'
+    ),
 ]
 WhenActive = Annotated[
     str | None,
-    typer.Option("--when-active", metavar="HOW", help="Work during a turn: steer joins it, after_turn waits."),
+    typer.Option(
+        "--when-active", metavar="HOW", help="Work during a turn: steer (default) joins it, after_turn waits."
+    ),
 ]
 SessionPolicy = Annotated[
-    str | None, typer.Option("--session", metavar="HOW", help="A start goes on (resume) or begins anew (fresh).")
+    str | None,
+    typer.Option("--session", metavar="HOW", help="A start resumes (resume, default) or begins anew (fresh)."),
 ]
 
 
@@ -49,7 +56,7 @@ def launch_settings(
     approval: str | None,
     agent_class: str | None,
     arguments: str | None,
-    include: list[Path] | None,
+    include: list[str] | None,
     when_active: str | None,
     session: str | None,
 ) -> pb.LaunchSettings | None:
@@ -69,7 +76,7 @@ def launch_settings(
     if agent_class is not None:
         setattr(settings, "class", agent_class)
     if include is not None:
-        settings.include_directories.extend(os.path.abspath(folder) for folder in include)  # noqa: PTH100 (a name)
+        settings.include_directories.extend(os.path.abspath(folder) for folder in include if folder)  # noqa: PTH100
         settings.set_include_directories = True
     if when_active is not None:
         if when_active not in WHEN_ACTIVE:
@@ -93,4 +100,5 @@ def launch_facts(agent: pb.Agent) -> dict[str, str]:
         "Arguments": launch.custom_arguments,
         "Include": ", ".join(launch.include_directories),
         "When active": "after the turn" if after_turn else "",
+        "Session": "begins anew at each start" if launch.session_policy == "fresh" else "",
     }

@@ -59,6 +59,12 @@ def document(fields: Mapping[str, Any]) -> str:
     return json.dumps({"schema": SCHEMA, **fields}, indent=2, ensure_ascii=False).translate(_IN_JSON)
 
 
+def line(fields: Mapping[str, Any]) -> str:
+    """Return `fields` as `document` does, on one line: for streams, one document a line."""
+    text = json.dumps({"schema": SCHEMA, **fields}, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_IN_JSON)
+
+
 def enum_word(field: Any, number: int) -> str | None:
     """Return an enum value as one lower-case word without its type's prefix; None where it is unspecified."""
     if number == 0:

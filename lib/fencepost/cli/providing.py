@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Annotated, Final
 
@@ -14,7 +15,7 @@ from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.running import put_runtime
 from fencepost.cli.screen import Column
 from fencepost.cli.why import ladder, latencies
-from fencepost.errors import Refused
+from fencepost.errors import NotWritten, Refused, Uncertain
 from fencepost.mailbox.v1 import mailbox_pb2
 from fencepost.providers.v1 import providers_pb2 as pb
 
@@ -26,6 +27,8 @@ RESOLUTIONS: Final = {
     "not_done": mailbox_pb2.RESOLUTION_NOT_DONE,
     "as_new": mailbox_pb2.RESOLUTION_AS_NEW,
 }
+NOTE_BYTES_MAX: Final = 4096
+
 ProviderName = Annotated[str, typer.Option("--provider", metavar="NAME", help="The agent program, for example codex.")]
 Refresh = Annotated[bool, typer.Option("--refresh", help="Ask the program now, even where an answer is known.")]
 
@@ -37,12 +40,28 @@ def list_providers(*, as_json: AsJson = False) -> None:
     if as_json:
         screen.put_json(plain(found))
         return
-    columns = [Column(title=title) for title in ("NAME", "VERSION")] + [
-        Column(title="PROGRAM", text=True),
-        Column(title="PROBLEM", text=True),
+    if not found.providers:
+        screen.put("No adapter is installed, so Fencepost can run no agent program.")
+        return
+    columns = [Column(title=title) for title in ("NAME", "TITLE", "VERSION", "SUPPORT")]
+    rows = [
+        [item.name, item.title, item.version or "-", _support(item), item.program or "-"] for item in found.providers
     ]
-    rows = [[item.name, item.version or "-", item.program or "-", item.problem or "none"] for item in found.providers]
-    screen.put(screen.table(columns, rows))
+    screen.put(screen.table([*columns, Column(title="PROGRAM", text=True)], rows))
+    # Below the table, whole: what to do must not be cut at the terminal's edge.
+    for item in found.providers:
+        if item.problem:
+            screen.put(f"{one_line(item.name)}: {one_line(item.problem)}")
+
+
+def _support(item: pb.Provider) -> str:
+    """Return how far an installed program is supported: by the least of what it can do at all."""
+    if item.problem:
+        return "cannot be used"
+    found = {one.support for one in item.capabilities} - {pb.SUPPORT_NONE, pb.SUPPORT_UNSPECIFIED}
+    if not found:
+        return "none"
+    return "certified" if found == {pb.SUPPORT_CERTIFIED} else "uncertified"
 
 
 @provider.command("models")
@@ -80,7 +99,7 @@ def _models(name: str, *, refresh: bool, as_json: bool) -> None:
         )
         screen.put(f"* the program's own choice. Source: {one_line(found.source)}, {screen.moment(found.asked_at_ms)}.")
     else:
-        screen.put("No models are known.")
+        screen.put(f"No models of {one_line(name)} are known.")
     if found.problem:
         screen.put(one_line(found.problem))
 
@@ -98,7 +117,7 @@ def capabilities(target: Target, *, as_json: AsJson = False) -> None:
     if as_json:
         screen.put_json(plain(found))
         return
-    screen.put(f"{one_line(found.provider) or 'no program'} {one_line(found.version)}".rstrip())
+    screen.put(f"{one_line(found.provider) or 'no adapter'} {one_line(found.version)}".rstrip())
     fields = pb.Capability.DESCRIPTOR.fields_by_name
     columns = [Column(title="CAPABILITY"), Column(title="SUPPORT"), Column(title="REASON", text=True)]
     rows = [
@@ -149,14 +168,23 @@ def resolve_delivery(
     chosen = [name for name, given in (("done", done), ("not_done", not_done), ("as_new", as_new)) if given]
     if len(chosen) != 1:
         raise Refused("invalid_arguments", "name exactly one of --done, --not-done, --as-new; nothing was written")
+    if len(note.encode("utf-8", "surrogateescape")) > NOTE_BYTES_MAX:
+        raise Refused("invalid_arguments", f"--note takes at most {NOTE_BYTES_MAX} bytes; nothing was written")
     ask = mailbox_pb2.ResolveDeliveryRequest(
         record_id=record_id, resolution=RESOLUTIONS[chosen[0]], note=note, idempotency_key=key_or_new(key)
     )
-    answer = acting.call(operator, lambda services: services.mailbox.resolve_delivery(ask))
+    try:
+        answer = acting.call(operator, lambda services: services.mailbox.resolve_delivery(ask))
+    except (NotWritten, Uncertain) as error:
+        error.state = {**error.state, "idempotency_key": ask.idempotency_key}
+        raise
     if as_json:
         screen.put_json({**plain(answer), "idempotency_key": ask.idempotency_key})
         return
-    screen.put(f"{record_id} is settled: {chosen[0].replace('_', ' ')}.")
+    settled = "was settled so by an earlier call" if answer.duplicate else "is settled"
+    screen.put(f"{one_line(record_id)} {settled}: {chosen[0].replace('_', ' ')}.")
+    if answer.reply_id:
+        screen.put(f"  Its requester is answered: {answer.reply_id}")
     if answer.new_record_id:
         screen.put(f"  The new request is {answer.new_record_id}.")
 
@@ -171,7 +199,7 @@ def withdraw(
     if as_json:
         screen.put_json({"request_id": request_id, **plain(answer)})
     else:
-        screen.put(f"{request_id} {'was withdrawn before' if answer.duplicate else 'is withdrawn'}.")
+        screen.put(f"{one_line(request_id)} {'was withdrawn before' if answer.duplicate else 'is withdrawn'}.")
 
 
 def tools(
@@ -179,7 +207,7 @@ def tools(
     *,
     approve: Annotated[
         list[str] | None,
-        typer.Option("--approve", metavar="TOOL", help="Approve this tool of ours for this agent; may be repeated."),
+        typer.Option("--approve", metavar="TOOL", help="A tool that it may use unasked; may be repeated."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -218,8 +246,11 @@ def agent_doctor(target: Target, *, as_json: AsJson = False) -> None:
         screen.put_json(plain(found))
     else:
         put_runtime(found.runtime)
-        if found.runtime.private_home:
-            screen.put(f"  home {one_line(found.runtime.private_home)}")
+        for title, path in (("home", found.runtime.private_home), ("log", found.runtime.log_file)):
+            if path:
+                screen.put(f"  {title} {one_line(path)}")
+        if found.launch_arguments:
+            screen.put(f"  started with {one_line(shlex.join(found.launch_arguments))}")
         put_findings(found.findings)
         if found.restart_required:
             screen.put("Settings changed that only a restart applies: fencepost agent restart " + one_line(target))
@@ -227,12 +258,14 @@ def agent_doctor(target: Target, *, as_json: AsJson = False) -> None:
         raise typer.Exit(exits.FAILED)
 
 
+_MARKS: Final = {pb.GRAVITY_ERROR: "PROBLEM", pb.GRAVITY_WARNING: "Warning", pb.GRAVITY_FACT: "Note"}
+
+
 def put_findings(findings: Sequence[pb.Finding]) -> None:
     """Show findings to people."""
-    if not findings:
+    if all(item.gravity == pb.GRAVITY_FACT for item in findings):
         screen.put("Nothing is wrong, as far as can be seen.")
     for item in findings:
-        gravity = enum_word(item.DESCRIPTOR.fields_by_name["gravity"], item.gravity) or "?"
-        screen.put(f"{gravity}: {one_line(item.text)} [{item.code}]")
+        screen.put(f"{_MARKS.get(item.gravity, '?')}: {one_line(item.text)} ({item.code})")
         if item.hint:
             screen.put(f"  {one_line(item.hint)}")

@@ -18,7 +18,7 @@ from fencepost.cli.options import AsJson
 from fencepost.cli.plain import one_line, plain
 from fencepost.client import Budgets
 from fencepost.errors import FencepostError, Refused, Uncertain
-from fencepost.home import MAILBOX, MCP_EDGE, SERVICES, SESSIONS, Home
+from fencepost.home import MAILBOX, MCP_EDGE, PROVIDERS, SERVICES, SESSIONS, Home
 
 if TYPE_CHECKING:
     from fencepost.up import Status
@@ -191,6 +191,9 @@ async def _describe(now: Now) -> None:
             if MAILBOX in published:
                 with contextlib.suppress(FencepostError):
                     now.described[MAILBOX] = plain(await services.mailbox.describe())
+            if PROVIDERS in published:
+                with contextlib.suppress(FencepostError):
+                    now.described[PROVIDERS] = plain(await services.providers.describe())
 
 
 def _show(home: Home, seen: Status, now: Now, step: str) -> None:
@@ -238,7 +241,7 @@ def services_table(seen: Status, now: Now, now_ms: int) -> str:
         )
     supervised = {item.name for item in seen.services}
     rows += [
-        [name, "answers", "-", "-", "-", facts["version"], facts["epoch"], ""]
+        [name, "answers", "-", "-", "-", facts["version"], facts.get("epoch", "-"), ""]
         for name, facts in now.described.items()
         if name not in supervised
     ]

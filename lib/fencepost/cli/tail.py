@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from typing import Annotated, Final
 
@@ -12,7 +11,7 @@ import typer
 from fencepost.cli import acting, screen
 from fencepost.cli.directory import resolve
 from fencepost.cli.options import AsJson
-from fencepost.cli.plain import enum_word, one_line, plain
+from fencepost.cli.plain import enum_word, line, one_line, plain
 from fencepost.errors import FencepostError, NotWritten, Refused
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 
@@ -79,11 +78,11 @@ async def _follow(services: acting.Services, ask: pb.WatchEventsRequest, *, unti
 
 def _put(event: pb.WatchEventsResponse, *, as_json: bool) -> None:
     if as_json:
-        screen.put(json.dumps({"schema": 1, **plain(event)}, ensure_ascii=False, separators=(",", ":")))
+        screen.put(line(plain(event)))
         return
     record, fact = event.record, event.fact
     kind = enum_word(record.DESCRIPTOR.fields_by_name["kind"], record.kind)
     sender = one_line(record.sender.name) if record.HasField("sender") else "the host"
     way = f"{kind} from {sender} to {one_line(record.recipient.name)}"
-    line = f"{screen.moment(fact.at_ms)}  {fact.fact:<12}  {record.record_id}  {way}"
-    screen.put(f"{line}: {one_line(record.body)}" if fact.fact == "admitted" else line)
+    shown = f"{screen.moment(fact.at_ms)}  {fact.fact:<12}  {record.record_id}  {way}"
+    screen.put(f"{shown}: {one_line(record.body)}" if fact.fact == "admitted" else shown)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import contextlib
 import os
-import subprocess
+import signal
+import termios
 import time
-from typing import Annotated, Any, Final
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+from typing import Annotated, Final
 
 import typer
 
@@ -15,10 +18,11 @@ from fencepost.cli import acting, exits, screen
 from fencepost.cli.body import read_body
 from fencepost.cli.directory import resolve
 from fencepost.cli.options import AsJson, FromFile, Key, Stdin, Target, Text, key_or_new
-from fencepost.cli.plain import enum_word, one_line, plain
-from fencepost.errors import Refused
+from fencepost.cli.plain import enum_word, line, one_line, plain
+from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.mailbox.v1 import mailbox_pb2
 from fencepost.providers.v1 import providers_pb2 as pb
+from fencepost.sessions.v1 import sessions_pb2
 
 PROMPT_WAIT_S_MAX: Final = 3_600
 LOOK_AGAIN_MS: Final = 250
@@ -44,8 +48,9 @@ def watch(
     async def work(services: acting.Services) -> None:
         agent = (await resolve(services, target)).agent
         ask = pb.WatchConversationRequest(agent_id=agent.agent_id, after=ONLY_NEW if after is None else after)
-        async for row in services.providers.watch_conversation(ask):
-            put_row(row, as_json=as_json)
+        async with aclosing(services.providers.watch_conversation(ask)) as rows:  # type: ignore[type-var]
+            async for row in rows:
+                put_row(row, as_json=as_json)
 
     acting.call(operator, work)
 
@@ -53,13 +58,22 @@ def watch(
 def put_row(row: pb.WatchConversationResponse, *, as_json: bool) -> None:
     """Show one row of a conversation."""
     if as_json:
-        screen.put(json.dumps({"schema": 1, **plain(row)}, ensure_ascii=False, separators=(",", ":")))
+        screen.put(line(plain(row)))
         return
     kind = (enum_word(row.DESCRIPTOR.fields_by_name["kind"], row.kind) or "row").replace("_", " ")
     name = f" {one_line(row.name)}" if row.name else ""
     screen.put(f"{screen.instant(row.at_ms)}  {kind}{name}")
     if row.text:
         screen.put_body(row.text + (" [cut]" if row.cut else ""))
+
+
+# What a person who prompts may expect of whoever reads that mailbox.
+_EXPECTATIONS: Final = {
+    mailbox_pb2.RECIPIENT_READER_NATIVE: "It is carried into {name}'s running conversation.",
+    mailbox_pb2.RECIPIENT_READER_OFF: "{name} is switched off; it waits for: fencepost agent start {name}",
+    mailbox_pb2.RECIPIENT_READER_MANUAL: "{name} reads for itself; its words stay in its own conversation.",
+    mailbox_pb2.RECIPIENT_READER_NONE: "Nobody carries for {name} now; it waits until somebody does.",
+}
 
 
 def prompt(
@@ -88,33 +102,60 @@ def prompt(
         stored = await services.mailbox.prompt(ask)
         return stored, await _answered(services, stored.record_id, wait_s) if wait_s else None
 
-    stored, told = acting.call(operator, work)
+    try:
+        stored, told = acting.call(operator, work)
+    except (NotWritten, Uncertain) as error:
+        error.state = {**error.state, "idempotency_key": ask.idempotency_key}
+        raise
     if as_json:
         fields = {**plain(stored), "idempotency_key": ask.idempotency_key}
-        screen.put_json(fields | ({} if told is None else {"explained": plain(told)}))
-        return
-    screen.put(f"Prompt for {one_line(stored.recipient.name)} is stored: {stored.record_id}")
-    if told is None:
-        screen.put(f"  fencepost delivery show {stored.record_id} tells what becomes of it.")
-    elif told.binding.final_text:
-        screen.put_body(told.binding.final_text)
+        screen.put_json(fields | {"explained": None if told is None else plain(told)})
     else:
+        _say_prompted(stored, told, wait_s)
+    if told is not None and not told.binding.final_text:
+        raise typer.Exit(exits.FAILED if _hopeless(told) == "failed" else exits.TIMED_OUT)
+
+
+def _say_prompted(stored: mailbox_pb2.PromptResponse, told: mailbox_pb2.ExplainResponse | None, wait_s: int) -> None:
+    name = one_line(stored.recipient.name)
+    earlier = "was stored by an earlier call with this key" if stored.duplicate else "is stored"
+    screen.put(f"Prompt for {name} {earlier}: {stored.record_id}")
+    if told is not None and told.binding.final_text:
+        screen.put_body(told.binding.final_text)
+        return
+    if told is None:
+        expectation = _EXPECTATIONS.get(stored.recipient_reader)
+        if expectation is not None:
+            screen.put(f"  {expectation.format(name=name)}")
+    else:
+        if not _settled(told):
+            screen.put(f"  No answer within {wait_s} s; nothing was taken back.")
         screen.put(f"  {one_line(told.summary)}")
+    screen.put(f"  What becomes of it: fencepost delivery show {stored.record_id}")
+
+
+def _settled(told: mailbox_pb2.ExplainResponse) -> bool:
+    open_ones = {mailbox_pb2.ANSWER_STATE_OPEN, mailbox_pb2.ANSWER_STATE_UNSPECIFIED}
+    return told.record.answer_state not in open_ones or bool(_hopeless(told))
+
+
+def _hopeless(told: mailbox_pb2.ExplainResponse) -> str:
+    """Return why no answer of the assistant's will come: "uncertain", "failed", or nothing."""
+    if told.record.delivery_state == mailbox_pb2.DELIVERY_STATE_UNCERTAIN:
+        return "uncertain"
+    closed = told.record.answer_state not in {
+        mailbox_pb2.ANSWER_STATE_OPEN,
+        mailbox_pb2.ANSWER_STATE_UNSPECIFIED,
+        mailbox_pb2.ANSWER_STATE_ANSWERED,
+    }
+    return "failed" if closed or told.record.delivery_state == mailbox_pb2.DELIVERY_STATE_FAILED else ""
 
 
 async def _answered(services: acting.Services, record_id: str, wait_s: int) -> mailbox_pb2.ExplainResponse:
     end = time.monotonic() + wait_s
     while True:
         told = await services.mailbox.explain(record_id)
-        settled = told.record.answer_state not in {
-            mailbox_pb2.ANSWER_STATE_OPEN,
-            mailbox_pb2.ANSWER_STATE_UNSPECIFIED,
-        }
-        hopeless = told.record.delivery_state in {
-            mailbox_pb2.DELIVERY_STATE_UNCERTAIN,
-            mailbox_pb2.DELIVERY_STATE_FAILED,
-        }
-        if settled or hopeless or time.monotonic() >= end:
+        if _settled(told) or time.monotonic() >= end:
             return told
         await asyncio.sleep(LOOK_AGAIN_MS / 1000)
 
@@ -130,25 +171,51 @@ def interrupt(
     """Interrupt an agent's current turn, where its program can do that exactly. The conversation stays."""
     who = acting.as_whoever()
 
-    async def work(services: acting.Services) -> pb.InterruptTurnResponse:
+    async def work(services: acting.Services) -> tuple[sessions_pb2.Agent, pb.InterruptTurnResponse]:
         agent = (await resolve(services, target)).agent
-        return await services.providers.interrupt_turn(pb.InterruptTurnRequest(target=agent.agent_id, turn_id=turn))
+        if agent.desired == sessions_pb2.DESIRED_STATE_UNSPECIFIED:
+            raise _impossible(agent, "Fencepost does not run it.")
+        try:
+            ask = pb.InterruptTurnRequest(target=agent.agent_id, turn_id=turn)
+            return agent, await services.providers.interrupt_turn(ask)
+        except Uncertain as lost:
+            raise _unknown(agent, lost.message) from None
 
-    answer = acting.call(who, work)
+    agent, answer = acting.call(who, work)
+    if answer.interruption == pb.INTERRUPTION_UNSUPPORTED:
+        raise _impossible(agent, answer.detail)
+    if answer.interruption not in _INTERRUPTIONS:
+        raise _unknown(agent, answer.detail)
     if as_json:
         screen.put_json(plain(answer))
         return
-    said = {
-        pb.INTERRUPTION_REQUESTED: "asked for; the turn has not ended yet",
-        pb.INTERRUPTION_CONFIRMED: "the turn ended, interrupted",
-        pb.INTERRUPTION_NOTHING: "no turn was in progress",
-        pb.INTERRUPTION_UNSUPPORTED: "not possible here",
-        pb.INTERRUPTION_UNCERTAIN: "not known whether it reached the program; it is not repeated",
-    }.get(answer.interruption, "not known")
     turn_id = f" (turn {one_line(answer.turn_id)})" if answer.turn_id else ""
-    screen.put(f"Interruption: {said}{turn_id}.")
+    screen.put(f"Interruption: {_INTERRUPTIONS[answer.interruption]}{turn_id}.")
     if answer.detail:
         screen.put(f"  {one_line(answer.detail)}")
+
+
+_INTERRUPTIONS: Final = {
+    pb.INTERRUPTION_REQUESTED: "asked for; the turn has not ended yet",
+    pb.INTERRUPTION_CONFIRMED: "the turn ended, interrupted",
+    pb.INTERRUPTION_NOTHING: "no turn was in progress",
+}
+
+
+def _impossible(agent: sessions_pb2.Agent, why: str) -> Refused:
+    return Refused(
+        "unsupported_capability",
+        f"the turn of {one_line(agent.name)} was not interrupted, and nothing was sent to its program: {why}",
+        hint=f"fencepost delivery capabilities {one_line(agent.name)} tells what can be done, and why not where not.",
+    )
+
+
+def _unknown(agent: sessions_pb2.Agent, why: str) -> Uncertain:
+    return Uncertain(
+        "delivery_uncertain",
+        f"whether the turn of {one_line(agent.name)} was interrupted is not known; it is not tried again: {why}",
+        hint=f"Look at it with `fencepost agent show {one_line(agent.name)}` before you decide anew.",
+    )
 
 
 def attach(
@@ -169,45 +236,86 @@ def attach(
     async def work(services: acting.Services) -> int:
         agent = (await resolve(services, target)).agent
         ask = pb.AttachTerminalRequest(agent_id=agent.agent_id, wait_idle_ms=wait_idle_s * 1000)
-        return await _attached(services, ask)
+        screen.put(f"Handing the conversation of {one_line(agent.name)} over to this terminal ...")
+        async with aclosing(services.providers.attach_terminal(ask)) as steps:  # type: ignore[type-var]
+            return await _attached(steps)
 
-    status = acting.call(operator, work)
-    if status:
+    if acting.call(operator, work):
         raise typer.Exit(exits.FAILED)
 
 
-async def _attached(services: acting.Services, ask: pb.AttachTerminalRequest) -> int:
-    """Follow the steps; the program runs in the foreground and its end ends the stream, hence the attachment."""
-    program: asyncio.Task[int] | None = None
-    steps = aiter(services.providers.attach_terminal(ask))
-    step: asyncio.Future[pb.AttachTerminalResponse] = asyncio.ensure_future(anext(steps))
+async def _attached(steps: AsyncIterator[pb.AttachTerminalResponse]) -> int:
+    """Follow the steps until the program is to be started; then until the person has ended it."""
+    async for step in steps:
+        match step.WhichOneof("step"):
+            case "waiting_for_turn":
+                screen.put("It is in a turn; waiting for its end ...")
+            case "launch":
+                return await _in_the_foreground(step.launch, steps)
+            case "ended":
+                raise Refused("not_attached", f"no terminal was attached: {one_line(step.ended)}")
+    raise NotWritten("connection_lost", "providers ended the attachment before a terminal was started")
+
+
+async def _in_the_foreground(launch: pb.Launch, steps: AsyncIterator[pb.AttachTerminalResponse]) -> int:
+    """Run the program in this terminal, which is its own meanwhile: nothing else is printed before it has ended.
+
+    It has no deadline: the person ends it. What was said of the attachment while it ran is told afterwards.
+    """
+    told = asyncio.ensure_future(_outlived(steps))
     try:
-        while True:
-            waiting: list[asyncio.Future[Any]] = [step] if program is None else [step, program]
-            await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if program is not None and program.done():
-                return program.result()
-            try:
-                said = step.result()
-            except StopAsyncIteration:
-                return 0 if program is None else await program
-            match said.WhichOneof("step"):
-                case "waiting_for_turn":
-                    screen.put("It is in a turn; waiting for its end ...")
-                case "launch":
-                    program = asyncio.ensure_future(asyncio.to_thread(_run, said.launch))
-                case "ended":
-                    screen.put(f"Not attached: {one_line(said.ended)}")
-                    return exits.FAILED if program is None else await program
-            step = asyncio.ensure_future(anext(steps))
+        with _lent_terminal():
+            status = await _run(launch)
+        if told.done() and told.exception() is None and told.result():
+            screen.put(f"The attachment had ended before: {one_line(told.result())}")
+        elif told.done() and isinstance(error := told.exception(), FencepostError):
+            raise error
+        return status
     finally:
-        step.cancel()
-        await asyncio.gather(step, return_exceptions=True)
+        told.cancel()
+        await asyncio.gather(told, return_exceptions=True)
 
 
-def _run(launch: pb.Launch) -> int:
+async def _outlived(steps: AsyncIterator[pb.AttachTerminalResponse]) -> str:
+    """Read what is said while the program runs; return why the attachment ended, where it did."""
+    async for step in steps:
+        if step.WhichOneof("step") == "ended":
+            return step.ended
+    return ""
+
+
+async def _run(launch: pb.Launch) -> int:
     environment = {**os.environ, **launch.environment}
-    # The person ends it: their own program, in their own terminal, has no deadline.
-    return subprocess.run(  # noqa: PLW1510 (its status is the answer)
-        list(launch.argv), env=environment, cwd=launch.working_directory
-    ).returncode
+    try:
+        program = await asyncio.create_subprocess_exec(
+            *launch.argv, env=environment, cwd=launch.working_directory or None
+        )
+    except (OSError, ValueError) as error:
+        what = launch.argv[0] if launch.argv else "no program"
+        raise Refused(
+            "cannot_start",
+            f"{one_line(what)} could not be started in {one_line(launch.working_directory)} ({type(error).__name__});"
+            " the agent goes on as before",
+            hint="`fencepost agent doctor NAME` says what is wrong.",
+        ) from None
+    try:
+        return await program.wait()
+    finally:
+        if program.returncode is None:
+            # Only where this process itself is being ended.
+            program.terminate()
+            await program.wait()
+
+
+@contextlib.contextmanager
+def _lent_terminal() -> Iterator[None]:
+    """Lend the terminal to a program: its keys for interrupting mean the program, and its settings come back."""
+    settings = termios.tcgetattr(0)
+    # A function and not SIG_IGN, which the program would inherit.
+    before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGINT, signal.SIGQUIT)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        termios.tcsetattr(0, termios.TCSADRAIN, settings)

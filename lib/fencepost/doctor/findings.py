@@ -18,6 +18,8 @@ from fencepost.home import CREDENTIAL_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE
 
 # Mail that waits for less than this is not worth a word.
 UNREAD_MS_MIN: Final = 10 * 60 * 1000
+# Agents that one finding names.
+NAMED_MAX: Final = 5
 
 
 class Severity(enum.StrEnum):
@@ -57,6 +59,26 @@ class Waiting:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Program:
+    """A program that agents are to run in, and why it cannot be used."""
+
+    name: str
+    problem: str
+    agents: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Ailment:
+    """What providers found of one agent that is to run: their own code, text and remedy."""
+
+    agent: str
+    severity: Severity
+    code: str
+    text: str
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
     """Everything that was seen. What could not be looked at is empty or None."""
 
@@ -86,6 +108,15 @@ class Facts:
     installed_s: float = 0.0
     own_commands: Sequence[str] = ()
     waiting: Sequence[Waiting] = ()
+    # True where agents are to run here: their programs are configured by those who run them.
+    runs_agents: bool = False
+    # Agents that are to run while nobody can be asked about their programs, and why.
+    unattended: Sequence[str] = ()
+    providers_problem: str = ""
+    programs: Sequence[Program] = ()
+    ailments: Sequence[Ailment] = ()
+    # Agents that are to run and could not be looked at, with the reason.
+    uninspected: Mapping[str, str] = field(default_factory=dict)
     identity_problem: str = ""
     now_ms: int = 0
 
@@ -147,7 +178,7 @@ def _configurations(facts: Facts) -> Iterator[Finding]:
         yield _problem("configuration_unreadable", what, f"Put it right; {unreadable.title} cannot read it either.")
     if facts.records_problem:
         yield _warning("record_unreadable", facts.records_problem, "Move it away; take the entry out by hand.")
-    if not facts.entries and not facts.unreadable:
+    if not facts.entries and not facts.unreadable and not facts.runs_agents:
         what = "no agent program that is known here has this MCP server in its configuration"
         yield Finding(
             code="not_configured", severity=Severity.NOTE, what=what, do="Run: fencepost connect PROGRAM --agent NAME"
@@ -266,6 +297,37 @@ def _mail(facts: Facts) -> Iterator[Finding]:
         )
 
 
+def _programs(facts: Facts) -> Iterator[Finding]:
+    if facts.unattended and "providers" not in facts.unready:
+        what = f"{_names(facts.unattended)} {_is(facts.unattended)} to run, and providers does not answer"
+        why = f": {facts.providers_problem}" if facts.providers_problem else ""
+        do = f"Look into {facts.home}/logs/providers.log, then run: fencepost down && fencepost up --detach"
+        yield _problem("providers_unreachable", what + why, do)
+    for program in facts.programs:
+        what = f"{program.name} cannot be used, and {_names(program.agents)} {_is(program.agents)} to run in it"
+        do = f"Put that right, then run: fencepost agent start {shlex.quote(program.agents[0])}"
+        yield _problem("program_unusable", f"{what}: {program.problem}", do)
+    for ailment in facts.ailments:
+        yield Finding(
+            code="agent_ails" if ailment.severity is Severity.PROBLEM else "agent_may_ail",
+            severity=ailment.severity,
+            what=f"{ailment.agent}: {ailment.text} [{ailment.code}]",
+            do=ailment.hint or f"Run: fencepost agent doctor {shlex.quote(ailment.agent)}",
+        )
+    for agent, why in facts.uninspected.items():
+        do = f"Run: fencepost agent doctor {shlex.quote(agent)}"
+        yield _warning("agent_not_inspected", f"{agent} is to run and could not be looked at: {why}", do)
+
+
+def _names(agents: Sequence[str]) -> str:
+    shown = ", ".join(agents[:NAMED_MAX])
+    return shown if len(agents) <= NAMED_MAX else f"{shown} and {len(agents) - NAMED_MAX} more"
+
+
+def _is(agents: Sequence[str]) -> str:
+    return "is" if len(agents) == 1 else "are"
+
+
 JUDGES: Final[tuple[Judge, ...]] = (
     _unsafe,
     _identity,
@@ -279,6 +341,7 @@ JUDGES: Final[tuple[Judge, ...]] = (
     _twice,
     _shims,
     _mail,
+    _programs,
 )
 
 # Every code that a finding can have, and what it says: the reference is held to it.
@@ -305,6 +368,11 @@ CODES: Final[Mapping[str, str]] = MappingProxyType(
         "agent_configured_twice": "two entries name one agent",
         "orphan_shim": "a server runs on without its program",
         "mail_unread": "mail waits for an agent whose mailbox nobody reads",
+        "providers_unreachable": "agents are to run, and the service that runs them does not answer",
+        "program_unusable": "the program of agents that are to run is not there, or not in a version that can be used",
+        "agent_ails": "an agent that is to run does not work: its settings, private home or registration",
+        "agent_may_ail": "something of an agent that is to run may not work, for example tools that are not approved",
+        "agent_not_inspected": "an agent that is to run could not be looked at",
     }
 )
 

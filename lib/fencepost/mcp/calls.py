@@ -43,6 +43,9 @@ PROGRESS_MS: Final = 10_000
 CALLS_IN_FLIGHT_MAX: Final = 64
 REMEMBERED_BYTES_MAX: Final = 8 * 1024 * 1024
 
+# What an edge has begun of these completes, and nobody asks for it again.
+ACTING: Final = answers.SETTLES | answers.TELLS
+
 UNREADABLE: Final = "the request is nested too deeply, or holds a number that is none; nothing was done"
 _UP: Final = "Start the services with `fencepost up`; `fencepost status` shows what runs."
 _SEE: Final = "Look at the agent's status with list_agents before you decide anew."
@@ -128,7 +131,7 @@ class Calls:
                 call.deadline_s = min(call.deadline_s, self.now + EOF_MS_MAX / 1000)
 
     def _silence(self, call: Call) -> None:
-        if call.written and call.name not in answers.SETTLES:
+        if call.written and call.name not in ACTING:
             self._control.append(b"%d cancel\n" % call.number)
         self._conclude(call, None)
 
@@ -187,8 +190,8 @@ class Calls:
             return
         if rest == b"again":
             call.written = False
-            # Of a mutation this proves that it was not begun, so it stays a call that never left.
-            call.again = call.again or call.name not in answers.SETTLES
+            # Of a call that acts this proves that it was not begun, so it stays a call that never left.
+            call.again = call.again or call.name not in ACTING
             call.give_up_s = self.now + self._patience_s(call)
             self._open = False
         elif rest.startswith(b"{"):

@@ -15,7 +15,7 @@ from fencepost import holds
 from fencepost.errors import Refused
 from fencepost.home import CREDENTIAL_VARIABLE, GENERATION_VARIABLE, SESSION_VARIABLE, read_credential
 from fencepost.mcp import answers, wire
-from fencepost.mcp.calls import RECONNECT_MS_MAX, Calls
+from fencepost.mcp.calls import ACTING, RECONNECT_MS_MAX, Calls
 from fencepost.mcp.link import Identity, Link, expected_generation
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
@@ -64,7 +64,7 @@ class NamedCalls(Calls):
         """Refuse what was not sent and end what only waits; mutations that were sent finish."""
         self.over = refused
         for call in list(self._calls.values()):
-            if call.written and call.name not in answers.SETTLES:
+            if call.written and call.name not in ACTING:
                 self._control.append(b"%d cancel\n" % call.number)
                 self._conclude(call, _answer(call, refused))
         self.refused(code=refused.reason, message=_sentence(refused.message), hint=refused.hint)

@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable, MutableMapping
 from functools import partial
 from typing import Any, Final, Protocol
 
-from fencepost.mcp import answers, wire
-from fencepost.mcp.calls import PROGRESS_MS, UNREADABLE, progress
+from fencepost.mcp import wire
+from fencepost.mcp.calls import ACTING, PROGRESS_MS, UNREADABLE, progress
 from fencepost.mcp.session import LINE_BYTES_MAX, Call, Session
 from fencepost_mcp_edge.domain.frames import Ask, parse_request
 from fencepost_mcp_edge.domain.posts import Head, Read, Turned, admitted, read
 from fencepost_mcp_edge.usecases.answer import answer_ask
 from fencepost_mcp_edge.usecases.caller import Caller
-from fencepost_mcp_edge.usecases.outcomes import ToolError, stopped
+from fencepost_mcp_edge.usecases.outcomes import ToolError, fitting, stopped
 
 # How long the body may take to come.
 BODY_MS_MAX: Final = 10_000
@@ -109,13 +109,13 @@ class Exchange:
     def end_reading(self) -> None:
         """End what only reads; each is told that the edge is being stopped."""
         for call, task in list(self._open.values()):
-            if call.name not in answers.SETTLES:
+            if call.name not in ACTING:
                 task.cancel()
 
     def withdraw(self, call: Call) -> None:
         """Send nothing further for a call. What only reads ends, what was begun completes (M056)."""
         _, task = self._open.pop(call.number)
-        if call.name not in answers.SETTLES:
+        if call.name not in ACTING:
             task.cancel()
         call.sink(None)
         self._settle_for_nothing()
@@ -181,7 +181,7 @@ class Exchange:
     def _ended(self, call: Call, task: asyncio.Task[bytes]) -> None:
         if self._open.pop(call.number, None) is not None:
             if task.cancelled():
-                call.sink(stopped(mutation=call.name in answers.SETTLES).line(call.id_text))
+                call.sink(fitting(stopped(mutation=call.name in ACTING), call.name).line(call.id_text))
             else:
                 call.sink(task.result())
 

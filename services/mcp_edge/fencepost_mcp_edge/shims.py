@@ -268,7 +268,7 @@ class _Connection(asyncio.Protocol):
         else:
             answer = answer_ask(caller, frame, request, page_bytes_max=self._shims.limits.page_bytes_max)
         tool = registry.TOOL_OF.get(str(request.params.get("name")))
-        writes = tool is not None and tool.lost is registry.Lost.SETTLE
+        writes = tool is not None and tool.lost is not registry.Lost.ASK_AGAIN
         task = asyncio.get_running_loop().create_task(answer)
         self._calls[frame.number] = (task, writes)
         self._shims.calls.add(task)

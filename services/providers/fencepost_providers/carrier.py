@@ -94,9 +94,13 @@ class Carrier:
         self._unanswered = None
         self.rest_until = 0.0
 
-    def due(self, life: Life | None, *, held_back: bool) -> Step:
-        """Return what is to be done now, as far as is known without asking."""
+    def due(self, life: Life | None, *, held_back: bool, holding: Step = Step.NOTHING) -> Step:
+        """Return what is to be done now, as far as is known without asking.
+
+        `holding` is the step for which a claim is held: its record is not among what the mailbox says that waits.
+        """
         agent = self._agent()
+        held_work = holding in {Step.BEGIN, Step.STEER}
         current = life.current if life is not None else runtimes.Activity(state=State.UNKNOWN)
         ready = life is not None and life.runtime is not None and not life.gone
         return decide(
@@ -105,12 +109,12 @@ class Carrier:
                 ready=ready,
                 leased=life is not None and not life.lease.lost,
                 held_back=held_back or agent.deleting,
-                resting=self._clock.monotonic() < self.rest_until,
+                resting=self._resting(),
                 state=current.state,
                 turn_id=current.turn_id,
                 bound=life is not None and life.carries(current.turn_id),
-                requests=self.requests,
-                context=self.context or self._round is not None,
+                requests=held_work or (holding is not Step.SHOW and self.requests),
+                context=holding is Step.SHOW or (not held_work and (self.context or self._round is not None)),
                 after_context=self._after_context,
                 when_active=agent.launch.when_active,
                 able=life.able if life is not None else Able(),
@@ -120,10 +124,14 @@ class Carrier:
 
     async def step(self, life: Life, *, held_back: bool) -> bool:
         """Do one thing where there is one; tells whether to come again at once."""
+        lost = self._unanswered
+        if lost is not None and not self._resting():
+            await self._taken_up(life, lost, held_back=held_back)
+            return True
         if (
             life.current.state is State.UNKNOWN
             and (self.requests or self.context)
-            and self._clock.monotonic() >= self.rest_until
+            and not self._resting()
             and (await life.look()).state is State.UNKNOWN
         ):
             self._rest()
@@ -140,6 +148,20 @@ class Carrier:
             return True
         await self._carry(life, step, taken, turn_id, held_back=held_back)
         return True
+
+    async def _taken_up(self, life: Life, lost: ClaimAsk, *, held_back: bool) -> None:
+        """Ask again for a claim whose answer was lost: whatever is done now, nobody else can carry its record."""
+        taken = await self._answered_claim(life, lost)
+        if taken is None:
+            return
+        current = await life.look()
+        step = Step.BEGIN if current.state is State.IDLE else Step.STEER
+        if lost.kind is ClaimKind.CONTEXT:
+            step = Step.SHOW
+        await self._carry(life, step, taken, current.turn_id, held_back=held_back)
+
+    def _resting(self) -> bool:
+        return self._clock.monotonic() < self.rest_until
 
     async def fail_all(self, generation: int, failed: tuple[str, str]) -> int:
         """Answer every request that waits as failed by the host: the program cannot be started, and that is certain.
@@ -173,19 +195,21 @@ class Carrier:
     # --- claiming ---------------------------------------------------------------------------------------------------
 
     async def _claimed(self, life: Life, step: Step) -> Taken | None:
-        """Claim; None where there is nothing, or the answer is not known yet: the same call is made again then."""
+        """Claim; None where there is nothing, or the answer is not known yet."""
         kind = ClaimKind.CONTEXT if step is Step.SHOW else ClaimKind.REQUEST
-        ask = self._unanswered
-        if ask is None or ask.kind is not kind or ask.generation != life.generation:
-            if kind is ClaimKind.CONTEXT and self._round is None:
-                self._round, self.context = self._high_water, False
-            ask = ClaimAsk(
-                agent_id=life.agent_id,
-                generation=life.generation,
-                kind=kind,
-                high_water=self._round or 0 if kind is ClaimKind.CONTEXT else 0,
-                key=f"claim-{uuid.uuid4().hex}",
-            )
+        if kind is ClaimKind.CONTEXT and self._round is None:
+            self._round, self.context = self._high_water, False
+        ask = ClaimAsk(
+            agent_id=life.agent_id,
+            generation=life.generation,
+            kind=kind,
+            high_water=self._round or 0 if kind is ClaimKind.CONTEXT else 0,
+            key=f"claim-{uuid.uuid4().hex}",
+        )
+        return await self._answered_claim(life, ask)
+
+    async def _answered_claim(self, life: Life, ask: ClaimAsk) -> Taken | None:
+        """Make a claim. One whose answer is lost is kept, to be made again whole."""
         try:
             async with asyncio.timeout(TELL_MS_MAX / 1000):
                 # What was given back must be back before the next is taken.
@@ -199,6 +223,7 @@ class Carrier:
             self._trouble(error)
             return None
         except NotWritten as error:
+            # Of a claim that was asked before, this says nothing: it stays to be asked again.
             self._trouble(error)
             return None
         except Refused as error:
@@ -208,7 +233,7 @@ class Carrier:
         self._unanswered = None
         self._troubles = 0
         if taken is None:
-            self._exhausted(kind)
+            self._exhausted(ask.kind)
         return taken
 
     def _exhausted(self, kind: ClaimKind) -> None:
@@ -263,7 +288,7 @@ class Carrier:
             self._rest()
             return
         unfit = self._unfit(life, taken)
-        if not unfit and (held_back or self.due(life, held_back=held_back) is not step):
+        if not unfit and self.due(life, held_back=held_back, holding=step) is not step:
             unfit = "what the conversation does has changed"
         if unfit:
             submission: Submission = NotSubmitted(code="not_submitted", detail=unfit, again=Again.NOW)

@@ -99,6 +99,8 @@ class Keeper:
         self.plan: LaunchPlan | None = None
         self.attached = False
         self.removed = False
+        self.closing = False
+        self._stopping = False
         self._asleep = False
         self._generation = agent.generation
         self._changed = asyncio.Event()
@@ -157,6 +159,11 @@ class Keeper:
         self.carrier.note(work)
         self.wake()
 
+    def stop_soon(self) -> None:
+        """Finish what is in hand, then stop what runs and end: the service stops."""
+        self._stopping = True
+        self.wake()
+
     def order(self, order: Order) -> None:
         """Queue what a person asked for."""
         self._orders.append(order)
@@ -167,7 +174,7 @@ class Keeper:
     async def run(self) -> None:
         """Keep the agent until it is removed, or until cancelled: then what runs is stopped and joined."""
         try:
-            while not (self.removed and self.life is None):
+            while not self._stopping and not (self.removed and self.life is None):
                 self._changed.clear()
                 try:
                     if not await self._once():
@@ -176,6 +183,7 @@ class Keeper:
                     _log.exception("keeper_failed", error, agent=self.agent.agent_id)
                     await self._parts.clock.sleep(FAULT_PAUSE_MS / 1000)
         finally:
+            self.closing = True
             for order in self._orders:
                 order.fail("the service stops, or the agent is deleted; nothing was changed")
             self._orders.clear()
@@ -231,7 +239,7 @@ class Keeper:
 
     def is_asleep(self) -> bool:
         """Tell whether nothing is done now, and nothing will be before something changes."""
-        return self._asleep
+        return self._asleep and not self._changed.is_set()
 
     def due(self) -> Step:
         """Return what the carrier would do now, as far as is known without asking."""
@@ -320,7 +328,7 @@ class Keeper:
         return task.result()
 
     def _still_wanted(self) -> bool:
-        if self.removed or self.agent.deleting or self.agent.desired is Desired.OFF:
+        if self._stopping or self.removed or self.agent.deleting or self.agent.desired is Desired.OFF:
             return False
         if self._attach is not None and self._attach.gone:
             return False
@@ -449,7 +457,7 @@ class Keeper:
                 return
             joined = await self._joined(life)
             if failed is not None and not failed.again and not lease.lost:
-                await self.carrier.fail_all(life.generation, (failed.code, _text_of(failed)))
+                await self.carrier.fail_all(life.generation, (failed.code, f"{failed} {failed.hint}"))
             state = Observed.OFF if failed is None else Observed.ERROR
             life.reports.note(state, Evidence.PROCESS, detail="" if failed is None else _text_of(failed))
             await life.end()
@@ -494,11 +502,15 @@ class Keeper:
         self._enter(Event.STOPPED)
 
     async def _closed(self, life: Life, state: Observed, detail: str) -> None:
-        joined = await self._joined(life)
-        await life.end()
-        life.reports.note(state, Evidence.PROCESS, detail=detail)
-        await life.reports.close()
-        await self._given_up(life.agent_id, life.lease, joined=joined)
+        try:
+            joined = await self._joined(life)
+            await life.end()
+            life.reports.note(state, Evidence.PROCESS, detail=detail)
+            await life.reports.close()
+            await self._given_up(life.agent_id, life.lease, joined=joined)
+        except Exception as error:  # noqa: BLE001 - the life is over all the same; its lease ends by its term
+            _log.exception("life_not_closed", error, agent=life.agent_id)
+            await life.lease.abandon()
 
     async def _joined(self, life: Life) -> bool:
         """Stop the program; tells whether its end was seen."""

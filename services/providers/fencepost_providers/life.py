@@ -78,7 +78,7 @@ class Life:
         self._clock = clock
         self._told = told
         self._changed = changed
-        self._heard = 0
+        self.heard = 0
         self._over = False
         self._bound: dict[str, list[Bound]] = {}
         # Ends of turns that nothing of ours was known to be in: an acceptance may be on its way. Newest last.
@@ -90,7 +90,7 @@ class Life:
     def activity(self, activity: Activity) -> None:
         """See Listener."""
         if not self._over:
-            self._heard += 1
+            self.heard += 1
             self._note(activity, Evidence.PROVIDER_EVENT)
 
     def turn_ended(self, end: TurnEnd) -> None:
@@ -149,7 +149,7 @@ class Life:
 
     async def look(self) -> Activity:
         """Ask the program what it does now. What it said by itself meanwhile is newer than its answer."""
-        runtime, heard = self.runtime, self._heard
+        runtime, heard = self.runtime, self.heard
         if runtime is None or self.gone:
             return self.current
         try:
@@ -157,7 +157,7 @@ class Life:
                 found = await runtime.activity()
         except TimeoutError:
             found = Activity(state=State.UNKNOWN)
-        if heard == self._heard and not self._over:
+        if heard == self.heard and not self._over:
             self._note(found, Evidence.PROVIDER_ANSWER)
         return self.current
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import enum
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from fencepost_providers.domain.agents import Agent, Holder
 from fencepost_providers.domain.carried import Bound, Carried, Outcome
 from fencepost_providers.domain.runtimes import Delivery
 
-LEASE_TERM_MS = 30_000
-RENEW_EVERY_MS = 10_000
+LEASE_TERM_MS: Final = 30_000
+RENEW_EVERY_MS: Final = 10_000
 
 
 class LeaseKind(enum.IntEnum):

@@ -162,7 +162,14 @@ class Outbox:
         del self._tellers[token]
         if not task.cancelled() and (error := task.exception()) is not None:
             _log.exception("telling_failed", error)
+        elif self._has_more(token):
+            # It came after the last look of this task, and before the task was seen to have ended.
+            self._tell(token)
         self._told.set()
+
+    def _has_more(self, token: str) -> bool:
+        carried = self._carried.get(token)
+        return token in self._outcomes if carried is None else carried.answer is not Answer.UNKNOWN_YET
 
     async def _telling(self, token: str) -> None:
         """Tell everything of one token, in order, until nothing is left."""

@@ -27,6 +27,7 @@ from fencepost_providers.strays import is_gone
 
 AGAIN_MS_MIN: Final = 100
 AGAIN_MS_MAX: Final = 2_000
+FINISH_MS_MAX: Final = 2_000
 SWEEP_MS: Final = 30_000
 SWEEP_GRACE_MS: Final = 1_000
 GONE_WAIT_MS_MAX: Final = 5_000
@@ -107,13 +108,22 @@ class Roster:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     async def stop(self) -> None:
-        """Stop every runtime and join it. Harmless when repeated."""
+        """Stop every runtime and join it; what is in hand is finished first where that is quick.
+
+        Harmless when repeated. A caller that is cancelled leaves the stopping to go on.
+        """
         self._stopping = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            if not task.cancelling():
+        tasks = set(self._tasks.values())
+        if not tasks:
+            return
+        for keeper in self._keepers.values():
+            keeper.stop_soon()
+        _, slow = await asyncio.wait(tasks, timeout=FINISH_MS_MAX / 1000)
+        for agent_id, keeper in self._keepers.items():
+            if not keeper.closing and not (task := self._tasks[agent_id]).cancelling():
                 task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        if slow:
+            await asyncio.wait(slow)
 
     async def recover(self) -> None:
         """Account for what an earlier start left: its leases, and the turns that it has lost sight of."""
@@ -249,13 +259,14 @@ class Roster:
                 self._found(agent_id, "work")
                 self._note_work(again[agent_id])
         for keeper in list(self._keepers.values()):
-            carrier = keeper.carrier
-            if keeper.life is None or not keeper.is_asleep() or not (carrier.requests or carrier.context):
+            carrier, life = keeper.carrier, keeper.life
+            if life is None or not keeper.is_asleep() or not (carrier.requests or carrier.context):
                 continue
-            before = keeper.due()
-            if before not in _ACTS:
-                await keeper.life.look()
-            if keeper.is_asleep() and keeper.due() in _ACTS:
+            heard = life.heard
+            if keeper.due() not in _ACTS:
+                await life.look()
+            # What the program said by itself meanwhile is an edge like any other.
+            if keeper.due() in _ACTS and heard == life.heard:
                 self._found(keeper.agent.agent_id, "activity")
                 keeper.wake()
 

@@ -39,7 +39,6 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.StaleTurn: grpc.StatusCode.ABORTED,
         refusals.ConversationConflict: grpc.StatusCode.ABORTED,
         refusals.AgentOff: grpc.StatusCode.FAILED_PRECONDITION,
-        refusals.NotReady: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.StillBusy: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.UnsupportedCapability: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.CannotStart: grpc.StatusCode.FAILED_PRECONDITION,

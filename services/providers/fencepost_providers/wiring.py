@@ -64,6 +64,7 @@ class Carrying:
     ) -> None:
         self.failed = asyncio.Event()
         self.store = SqliteStore(home.database(PROVIDERS), new_id=uuid.uuid4().bytes, on_fatal=self._on_fatal)
+        self.told = Told(registry)
         self._clock = clock
         self._settings = settings
         sessions, mailbox = links(lambda: self.store.dispatcher)
@@ -77,7 +78,7 @@ class Carrying:
                 outbox=self.outbox,
                 adapters=adapters,
                 clock=clock,
-                told=Told(registry),
+                told=self.told,
                 recovered=asyncio.Event(),
                 owners_changed=self._owners_changed,
             ),

@@ -106,8 +106,10 @@ async def test_off_and_paused_hold_work_until_a_person_wants_otherwise(carried: 
     await carried.create("worker")
     before = await carried.ready("worker")
     await carried.want("worker", sessions_pb.DESIRED_STATE_PAUSED)
-    paused = await carried.request("worker", "SAY after the pause")
+    # The directory is followed in order: who is kept after the pause was told proves that it was heard.
     await carried.create("other")
+    await carried.ready("other")
+    paused = await carried.request("worker", "SAY after the pause")
     # Somebody else's work passes meanwhile: what is held is held, not late.
     assert (await carried.answered(await carried.request("other", "SAY mine"))).body == "mine"
     assert (await carried.explain(paused)).record.delivery_state == ADMITTED
@@ -238,6 +240,20 @@ async def test_a_watch_shows_what_happens_from_a_position_on(carried: Carried) -
                 assert row.text == "two"
                 break
     await carried.answered(second)
+
+
+@pytest.mark.requirement("providers.what-was-given-back-is-back-before-more-is-taken")
+async def test_twenty_requests_that_race_the_ends_of_turns_are_each_executed_once_and_answered(
+    carried: Carried,
+) -> None:
+    await carried.create("worker")
+    await carried.ready("worker")
+    asked = await asyncio.gather(
+        *(carried.request("worker", f"SLEEP {number % 5}\nSAY {number}") for number in range(20))
+    )
+    answers = await asyncio.gather(*(carried.answered(one) for one in asked))
+    assert {answer.reply_status for answer in answers} == {mailbox_pb.REPLY_STATUS_DONE}
+    assert sorted(ran.record_id for ran in carried.executions("worker")) == sorted(asked)
 
 
 @pytest.mark.requirement("providers.no-edge-is-missed")

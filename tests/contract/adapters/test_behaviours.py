@@ -452,5 +452,5 @@ async def test_launch_arguments_hold_no_secret_of_the_environment(bench: Bench) 
 async def test_approved_tools_add_up(bench: Bench, start: Starter) -> None:
     runtime, _ = await start()
     plan = bench.plan(conversation_id=runtime.conversation_id)
-    assert set(await bench.adapter.approve_tools(plan, ["receive"])) >= {"receive"}
-    assert set(await bench.adapter.approve_tools(plan, ["reply_to_request"])) >= {"receive", "reply_to_request"}
+    assert set(await bench.adapter.approve_tools(plan, ["receive_messages"])) >= {"receive_messages"}
+    assert set(await bench.adapter.approve_tools(plan, ["reply"])) >= {"receive_messages", "reply"}

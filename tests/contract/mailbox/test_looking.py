@@ -79,8 +79,8 @@ async def test_looking_in_every_way_changes_nothing(desk: Desk) -> None:
     newest = desk.store.read.newest_sequence()
     for who in (a_caller("ann"), a_caller("bob"), OPERATOR):
         for record in (request, information):
-            await GetRecord(desk.ports)(who, record.record_id)
-            await Explain(desk.ports)(who, record.record_id)
+            await GetRecord(desk.ports)(who, record.kind, record.record_id)
+            await Explain(desk.ports)(who, record.kind, record.record_id)
         await listing(desk, who, agent="bob" if who is OPERATOR else "")
         await ListReaders(desk.ports)(who, [id16("bob")])
     assert desk.store.read.newest_sequence() == newest
@@ -92,12 +92,12 @@ async def test_looking_in_every_way_changes_nothing(desk: Desk) -> None:
 async def test_a_record_is_shown_to_its_sender_its_recipient_and_the_operator(desk: Desk) -> None:
     record = (await desk.send("ann", "bob")).record
     for who in (a_caller("ann"), a_caller("bob"), OPERATOR):
-        assert await GetRecord(desk.ports)(who, record.record_id) == record
+        assert await GetRecord(desk.ports)(who, record.kind, record.record_id) == (record, None)
     refusals = []
     for record_id in (record.record_id, id16("no such record")):
         for look in (GetRecord, Explain):
             with pytest.raises(NotFound) as refused:
-                await look(desk.ports)(a_caller("cyd"), record_id)
+                await look(desk.ports)(a_caller("cyd"), record.kind, record_id)
             refusals.append((refused.value.message, refused.value.hint))
     assert len(set(refusals)) == 1, "what is not there and what one may not see are not told apart"
 
@@ -190,8 +190,8 @@ async def test_an_operator_is_not_honoured_where_the_directory_is_stale(desk: De
     record = (await desk.send("ann", "bob")).record
     desk.agents.stale = True
     for call in (
-        GetRecord(desk.ports)(OPERATOR, record.record_id),
-        Explain(desk.ports)(OPERATOR, record.record_id),
+        GetRecord(desk.ports)(OPERATOR, record.kind, record.record_id),
+        Explain(desk.ports)(OPERATOR, record.kind, record.record_id),
         ListRecords(desk.ports)(
             OPERATOR, agent_id=id16("bob"), direction=Direction.BOTH, size=0, token="", open_only=False
         ),
@@ -211,7 +211,7 @@ async def test_an_explanation_tells_every_fact_in_order_with_time_life_and_evide
     await desk.finish(held, Outcome.UNCERTAIN, evidence="stream lost")
     await desk.receive("bob", generation=3)
     answered = await desk.reply("bob", request, generation=3)
-    explained = await Explain(desk.ports)(a_caller("ann"), request.record_id)
+    explained = await Explain(desk.ports)(a_caller("ann"), Kind.REQUEST, request.record_id)
     assert [fact.fact for fact in explained.facts] == [
         FactKind.CLAIMED,
         FactKind.UNCERTAIN,

@@ -23,6 +23,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fencepost_kit.refusal import Refusal
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.domain import inbox
+from fencepost_mailbox.domain.answers import Resolution
+from fencepost_mailbox.domain.bindings import BindingState, TurnOutcome
 from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.deletion import HOST_NOTICE, HOST_REPLY, host_record_id
 from fencepost_mailbox.domain.values import (
@@ -38,13 +40,18 @@ from fencepost_mailbox.domain.values import (
 )
 from fencepost_mailbox.usecases import admit, reply
 from fencepost_mailbox.usecases.claim import ClaimKind
+from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.waits import Wake
-from fencepost_testing.mailboxes import Desk, id16
+from fencepost_testing.mailboxes import Desk, a_turn, id16
 
 AGENTS = ("ann", "bob", "cyd")
 DISPATCHERS = ("d1", "d2")
 TERM_MS = 5_000
+# A request with these words wants an explicit reply.
+EXPLICIT_BODY = "two"
+FINALS = ("the end", "another end", "")
 RELEASES = 8
+HOPS = 16
 
 WORDS = {
     Delivery.PENDING: "new",
@@ -57,11 +64,22 @@ WORDS = {
     Delivery.UNCERTAIN: "uncertain",
     Delivery.FAILED: "failed",
 }
+TURNS = {
+    BindingState.BOUND: "bound",
+    BindingState.OUTCOME_RECORDED: "ended",
+    BindingState.PUBLISHED: "published",
+    BindingState.UNCERTAIN: "uncertain",
+}
 PLACES = {Inbox.FRESH: "fresh", Inbox.SEEN: "seen", Inbox.AWAY: "away"}
 
 
 class Refused(Exception):
     """What the model says of a call that must be refused."""
+
+
+def completion_of(body: str) -> Completion:
+    """What may answer a request with these words."""
+    return Completion.EXPLICIT if body == EXPLICIT_BODY else Completion.AUTOMATIC
 
 
 def latest(things: Sequence[Any], pick: int) -> Any:
@@ -89,11 +107,25 @@ class Item:
     releases: int = 0
     taken_back: bool = False
     erased: bool = False
+    # A person's prompt: work without a sender, that takes no reply.
+    prompt: bool = False
+    closed: bool = False
+    hops: int = 0
+
+    def automatic(self) -> bool:
+        """Whether the end of its turn answers it."""
+        return self.prompt or self.body != EXPLICIT_BODY
+
+    def close(self) -> None:
+        """End a prompt without final words."""
+        self.open, self.closed = False, True
 
     def where(self) -> str:
         """In which part of the inbox it stands."""
         if self.state not in ("new", "read", "uncertain"):
             return "away"
+        if self.prompt and self.state == "read":
+            return "seen" if self.acked else "fresh"
         if self.request and not self.open:
             return "seen" if self.exposed else "away"
         if self.state == "new":
@@ -113,6 +145,9 @@ class Hold:
     ends_ms: int
     state: str = "held"
     real: Any = None
+    # Its turn: bound, ended, published or uncertain; and how it ended.
+    turn: str = ""
+    end: tuple[TurnOutcome, str] = (TurnOutcome.NONE, "")
 
 
 @dataclass
@@ -139,11 +174,33 @@ class Model:
             self.lose([hold for hold in self.holds if hold.item.recipient == agent and hold.generation < generation])
 
     def lose(self, holds: list[Hold]) -> list[Item]:
-        lost = [hold for hold in holds if hold.state == "held" or (hold.state == "accepted" and hold.item.open)]
+        known = ("ended", "published")
+        lost = [
+            hold
+            for hold in holds
+            if hold.state == "held" or (hold.state == "accepted" and hold.item.open and hold.turn not in known)
+        ]
         for hold in lost:
             hold.state = hold.item.state = "uncertain"
             self.moved.append(hold.item)
+        for hold in holds:
+            if hold.turn == "bound" and not hold.item.erased:
+                hold.turn = "uncertain"
         return [hold.item for hold in lost]
+
+    def hops(self, agent: str) -> int:
+        """One more than the most of the requests that an agent works on."""
+        busy = [
+            item.hops
+            for item in self.items
+            if item.recipient == agent
+            and item.request
+            and not item.prompt
+            and item.open
+            and not item.erased
+            and item.state in ("read", "accepted")
+        ]
+        return max(busy, default=-1) + 1
 
     def repeat(self, who: str, operation: Operation, key: str, content: Any) -> Item | Hold | None:
         """What an earlier call under the key stands for; None where the key is new."""
@@ -330,14 +387,20 @@ class MailboxMachine(RuleBasedStateMachine):
                 return known, True
             if recipient in model.deleted:
                 raise Refused("agent_deleted")
-            item = Item(request=request, sender=sender, recipient=recipient, body=body, open=request)
+            hops = model.hops(sender) if request else 0
+            if hops > HOPS:
+                raise Refused("hop_limit")
+            item = Item(request=request, sender=sender, recipient=recipient, body=body, open=request, hops=hops)
             model.items.append(item)
             model.keys[sender, operation, key] = (content, item)
             return item, False
 
         kind = Kind.REQUEST if request else Kind.INFORMATION
         wanted, receipt = self.both(
-            expected, self.desk.send(sender, recipient, body, kind=kind, key=key, generation=generation)
+            expected,
+            self.desk.send(
+                sender, recipient, body, kind=kind, key=key, generation=generation, completion=completion_of(body)
+            ),
         )
         if wanted is not None:
             item, duplicate = wanted
@@ -379,6 +442,8 @@ class MailboxMachine(RuleBasedStateMachine):
                 return known, True
             if who not in (request.sender, request.recipient):
                 raise Refused("not_found")
+            if request.prompt:
+                raise Refused("invalid_task")
             if who != request.recipient:
                 raise Refused("unauthorized")
             if request.taken_back:
@@ -392,6 +457,7 @@ class MailboxMachine(RuleBasedStateMachine):
                 model.keys[who, Operation.REPLY, key] = (content, request.answer)
                 return request.answer, True
             answer = self._answered(request, who, body, status)
+            assert answer is not None
             request.explicit = True
             model.keys[who, Operation.REPLY, key] = (content, answer)
             return answer, False
@@ -409,8 +475,10 @@ class MailboxMachine(RuleBasedStateMachine):
             else:
                 self.adopt(answer, receipt.record)
 
-    def _answered(self, request: Item, who: str | None, body: str, status: ReplyStatus) -> Item:
-        assert request.sender is not None
+    def _answered(self, request: Item, who: str | None, body: str, status: ReplyStatus) -> Item | None:
+        if request.sender is None:
+            request.close()
+            return None
         answer = Item(request=False, sender=who, recipient=request.sender, body=body, status=status)
         request.open, request.answer = False, answer
         self.model.items.append(answer)
@@ -452,7 +520,7 @@ class MailboxMachine(RuleBasedStateMachine):
                 target=recipient,
                 body=body,
                 key=key,
-                completion=Completion.AUTOMATIC if request else Completion.NONE,
+                completion=completion_of(body) if request else Completion.NONE,
             )
 
         def expected() -> Any:
@@ -495,6 +563,7 @@ class MailboxMachine(RuleBasedStateMachine):
             # What an earlier life held returns to the inbox at places that only the store knows.
             self.wait(agent, step)
             self.every_record_is_what_the_model_says()
+        self._publish_left(agent)
         cursor, after = latest(issued, from_cursor) if issued and from_cursor is not None else ("", -1)
         ack_cursor, up_to = latest(issued, ack) if issued and ack is not None else ("", -1)
 
@@ -508,6 +577,8 @@ class MailboxMachine(RuleBasedStateMachine):
             page = standing[: limit or len(standing)]
             for item in page:
                 item.exposed = True
+                if item.prompt and item.state == "new":
+                    item.close()
                 item.state = "read" if item.state == "new" else item.state
             return page, len(standing) > len(page)
 
@@ -536,6 +607,7 @@ class MailboxMachine(RuleBasedStateMachine):
 
     def _owed(self, agent: str) -> list[Item]:
         found = [item for item in self.model.items if item.recipient == agent and item.open and item.state != "new"]
+        found = [item for item in found if not item.prompt]
         assert not any(item.erased for item in found)
         return sorted(found, key=lambda item: item.place)
 
@@ -633,12 +705,16 @@ class MailboxMachine(RuleBasedStateMachine):
                 self._give(hold.item.record_id)
             assert hold.item.record_id not in self.uncertain
 
-    @rule(kind=st.sampled_from(ClaimKind), outcome=st.sampled_from((None, None, Outcome.ACCEPTED, Outcome.UNCERTAIN)))
-    def carry(self, kind: ClaimKind, outcome: Outcome | None) -> None:
+    @rule(
+        kind=st.sampled_from(ClaimKind),
+        outcome=st.sampled_from((None, Outcome.ACCEPTED, Outcome.ACCEPTED, Outcome.UNCERTAIN)),
+        turn=st.sampled_from((True, True, True, False)),
+    )
+    def carry(self, kind: ClaimKind, outcome: Outcome | None, turn: bool) -> None:
         """Take something and tell of it: the way into the deeper states, gone often."""
         self.claim("bob", "d1", 0, 0, kind, "")
         if outcome is not None and self.model.holds:
-            self.finish(0, outcome, 0)
+            self.finish(0, outcome, 0, turn)
 
     @precondition(lambda self: self.model.holds)
     @rule(pick=picks, off=st.sampled_from((0, 0, 0, 0, 1)))
@@ -685,18 +761,32 @@ class MailboxMachine(RuleBasedStateMachine):
             self.adopt(request.answer, record)
 
     @precondition(lambda self: self.model.holds)
-    @rule(pick=picks, outcome=st.sampled_from(Outcome), off=st.sampled_from((0, 0, 0, 0, 1)))
-    def finish(self, pick: int, outcome: Outcome, off: int) -> None:
+    @rule(
+        pick=picks,
+        outcome=st.sampled_from((*Outcome, Outcome.ACCEPTED)),
+        off=st.sampled_from((0, 0, 0, 0, 1)),
+        bind=st.booleans(),
+    )
+    def finish(self, pick: int, outcome: Outcome, off: int, bind: bool) -> None:
         model = self.model
         hold = latest(model.holds, pick)
         item, said = hold.item, outcome.name.lower()
+        turn = a_turn() if bind and outcome is Outcome.ACCEPTED else None
 
         def expected() -> tuple[str, bool]:
             self._check_told_in_time(hold, off)
             fits = {"accepted": item.request, "failed": item.request, "visible": not item.request}
             if not fits.get(said, True):
                 raise Refused("invalid_state")
+            if hold.turn and (said == "failed" or (said == "accepted" and turn is None)):
+                raise Refused("conflicting_outcome")
+            if hold.turn and said == "uncertain" and hold.turn in ("ended", "published"):
+                raise Refused("conflicting_outcome")
+            if hold.turn and (said == "accepted" or (said, hold.turn) == ("uncertain", "uncertain")):
+                return item.state, True
             if hold.state == said:
+                if turn is not None:
+                    raise Refused("conflicting_outcome")
                 return item.state, True
             if hold.state == "released":
                 raise Refused("stale_claim")
@@ -705,17 +795,251 @@ class MailboxMachine(RuleBasedStateMachine):
             if hold.state != "held" and not late and not lost:
                 raise Refused("conflicting_outcome")
             item.state = hold.state = said
+            if turn is not None:
+                hold.turn = "bound"
             if said == "uncertain":
+                hold.turn = hold.turn and "uncertain"
                 model.moved.append(item)
             if said == "failed" and item.open:
                 self._answered(item, None, "", ReplyStatus.FAILED)
             return said, False
 
-        wanted, settled = self.both(expected, self.desk.finish(hold.real, outcome, generation=hold.generation + off))
+        wanted, settled = self.both(
+            expected, self.desk.finish(hold.real, outcome, generation=hold.generation + off, turn=turn)
+        )
         if wanted is not None:
             state, duplicate = wanted
             assert (WORDS[settled.record.delivery], settled.duplicate) == (state, duplicate)
             self._host_answer(settled.reply_id if not duplicate else None, item)
+
+    # --- how turns end ------------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: any(hold.turn for hold in self.model.holds))
+    @rule(
+        pick=picks,
+        how=st.sampled_from((TurnOutcome.COMPLETED, *(how for how in TurnOutcome if how is not TurnOutcome.NONE))),
+        final=st.sampled_from(FINALS),
+        off=st.sampled_from((0, 0, 0, 0, 0, 1)),
+        dies=st.sampled_from((False, False, True)),
+    )
+    def end(self, pick: int, how: TurnOutcome, final: str, off: int, dies: bool) -> None:
+        """A turn ends. Where the process dies, it does so between the record of that and its publication."""
+        model = self.model
+        hold = latest([hold for hold in model.holds if hold.turn], pick)
+        item, final = hold.item, final if how is TurnOutcome.COMPLETED else ""
+        dies = dies and off == 0
+
+        def expected() -> tuple[str, bool]:
+            self._check_told_in_time(hold, off)
+            if how is TurnOutcome.LOST:
+                if hold.turn in ("ended", "published"):
+                    raise Refused("conflicting_outcome")
+                duplicate, hold.turn = hold.turn == "uncertain", "uncertain"
+                if not duplicate and item.open:
+                    hold.state = item.state = "uncertain"
+                    model.moved.append(item)
+                return hold.turn, duplicate
+            duplicate = hold.turn in ("ended", "published")
+            if duplicate and hold.end != (how, final):
+                raise Refused("conflicting_outcome")
+            if not duplicate:
+                hold.end = (how, final)
+                if hold.state == "uncertain":
+                    hold.state = item.state = "accepted"
+                hold.turn = "published" if item.automatic() and not item.open else "ended"
+            if hold.turn == "ended" and item.automatic() and not dies:
+                self._publish(hold)
+            return hold.turn, duplicate
+
+        tell = (
+            self.desk.recorded(hold.real, how, final)
+            if dies
+            else self.desk.ended(hold.real, how, final, generation=hold.generation + off)
+        )
+        wanted, recorded = self.both(expected, tell)
+        if wanted is not None:
+            assert (TURNS[recorded.binding.state], recorded.duplicate) == wanted
+            self._adopt_answer(item)
+
+    @rule(
+        prompt=st.booleans(),
+        lost=st.sampled_from(("", "", "told", "life", "start")),
+        answered=st.sampled_from(("", "", "before", "behind")),
+        how=st.sampled_from((TurnOutcome.COMPLETED, TurnOutcome.COMPLETED, TurnOutcome.FAILED)),
+        final=st.sampled_from(FINALS),
+        dies=st.booleans(),
+    )
+    def a_whole_turn(self, prompt: bool, lost: str, answered: str, how: TurnOutcome, final: str, dies: bool) -> None:
+        """Work is bound, perhaps lost from sight, perhaps answered, and ends: the way into the deepest states."""
+        if prompt:
+            self.prompt("bob", "one")
+        else:
+            self.send("ann", "bob", "one", "", 0, request=True)
+        before = len(self.model.holds)
+        self.claim("bob", "d1", 0, 0, ClaimKind.REQUEST, "")
+        if len(self.model.holds) == before:
+            return
+        hold = self.model.holds[-1]
+        self.finish(0, Outcome.ACCEPTED, 0, bind=True)
+        if answered == "before":
+            self._reply_to(hold.item)
+        if lost == "told":
+            self.end(0, TurnOutcome.LOST, "", 0, dies=False)
+        elif lost == "life":
+            self.open_generation("bob", 1)
+        elif lost == "start":
+            self.claim("cyd", "d1", 0, 1, ClaimKind.REQUEST, "")
+        self.end(0, how, final, 0, dies)
+        if answered == "behind":
+            self._reply_to(hold.item)
+
+    def _reply_to(self, item: Item) -> None:
+        if item.recipient in self.model.deleted:
+            return
+        requests = [one for one in self.model.items if one.request and not one.erased]
+        self.reply(len(requests) - 1 - requests.index(item), None, "one", ReplyStatus.DONE, "", 0)
+
+    @rule(agent=agents, recipient=agents)
+    def work_leads_to_work(self, agent: str, recipient: str) -> None:
+        """An agent reads what it was sent and asks another."""
+        self.receive(agent, 0, 0, None, None)
+        self.send(agent, recipient, "one", "", 0, request=True)
+
+    def _publish(self, hold: Hold) -> None:
+        """What a recorded end answers, in the model."""
+        item, (how, final) = hold.item, hold.end
+        hold.turn = "published"
+        if not item.open:
+            return
+        if item.prompt:
+            item.open, item.closed = False, not final
+            return
+        status = ReplyStatus.DONE if final else ReplyStatus.BLOCKED
+        status = ReplyStatus.FAILED if how is TurnOutcome.FAILED else status
+        self._answered(item, item.recipient if final else None, final, status)
+
+    def _adopt_answer(self, item: Item) -> None:
+        """Take over what the store answered, where the model has just answered too, and hold it to that."""
+        if item.answer is None or item.answer.record_id:
+            return
+        settled = self.desk.store.read.settled(item.record_id)
+        assert settled is not None
+        record = self.desk.store.read.record(settled.reply_id)
+        assert record is not None
+        sender = None if item.answer.sender is None else id16(item.answer.sender)
+        assert (record.sender, record.status) == (sender, item.answer.status)
+        assert record.origin is (Origin.HOST if sender is None else Origin.AUTOMATIC)
+        if sender is None:
+            item.answer.body = record.body.decode()
+        self.adopt(item.answer, record)
+
+    @rule(agent=st.none() | agents)
+    def publish_left(self, agent: str | None) -> None:
+        self._publish_left(agent)
+
+    def _publish_left(self, agent: str | None) -> None:
+        due = self._due(agent)
+        requester = None if agent is None else id16(agent)
+        assert self.run(publish_left(self.desk.ports, requester=requester)) == len(due)
+        self._published(due)
+
+    def _due(self, agent: str | None) -> list[Hold]:
+        return [
+            hold
+            for hold in self.model.holds
+            if hold.turn == "ended"
+            and hold.item.automatic()
+            and not hold.item.erased
+            and agent in (None, hold.item.sender)
+        ]
+
+    def _published(self, due: list[Hold]) -> None:
+        for hold in due:
+            self._publish(hold)
+            self._adopt_answer(hold.item)
+
+    # --- people -------------------------------------------------------------------------------------------------------
+
+    @rule(recipient=agents, body=bodies)
+    def prompt(self, recipient: str, body: str) -> None:
+        def expected() -> Item:
+            if recipient in self.model.deleted:
+                raise Refused("agent_deleted")
+            item = Item(request=True, sender=None, recipient=recipient, body=body, open=True, prompt=True)
+            self.model.items.append(item)
+            return item
+
+        wanted, receipt = self.both(expected, self.desk.prompt(recipient, body))
+        if wanted is not None:
+            self.adopt(wanted, receipt.record)
+
+    @precondition(lambda self: any(item.request and not item.erased for item in self.model.items))
+    @rule(pick=picks, caller=st.sampled_from((None, None, *AGENTS)), step=generations)
+    def withdraw(self, pick: int, caller: str | None, step: int) -> None:
+        request = latest([item for item in self.model.items if item.request and not item.erased], pick)
+        who = caller or request.sender or request.recipient
+        generation = self.generation(who, step)
+
+        def expected() -> bool:
+            self.model.fence(who, generation)
+            if who not in (request.sender, request.recipient):
+                raise Refused("not_found")
+            if request.prompt:
+                raise Refused("invalid_task")
+            if who != request.sender:
+                raise Refused("unauthorized")
+            if request.taken_back:
+                return True
+            if not request.open or request.state != "new":
+                raise Refused("not_pending")
+            request.open, request.taken_back = False, True
+            return False
+
+        record = self.desk.store.read.record(request.record_id)
+        assert record is not None
+        wanted, duplicate = self.both(expected, self.desk.withdraw(who, record, generation=generation))
+        assert wanted is None or duplicate is wanted
+
+    @precondition(lambda self: any(item.request and not item.erased for item in self.model.items))
+    @rule(pick=picks, resolution=st.sampled_from(Resolution))
+    def resolve(self, pick: int, resolution: Resolution) -> None:
+        # What is uncertain comes first: it is what a person would look at.
+        requests = [item for item in self.model.items if item.request and not item.erased]
+        requests.sort(key=lambda item: item.state == "uncertain" and item.open)
+        request = latest(requests, pick)
+
+        def expected() -> Item | None:
+            if request.state != "uncertain" or not request.open:
+                raise Refused("invalid_state")
+            status = ReplyStatus.DONE if resolution is Resolution.DONE else ReplyStatus.FAILED
+            self._answered(request, None, "", status)
+            if resolution is not Resolution.AS_NEW:
+                return None
+            again = Item(
+                request=True,
+                sender=request.sender,
+                recipient=request.recipient,
+                body=request.body,
+                open=True,
+                prompt=request.prompt,
+                hops=request.hops,
+            )
+            self.model.items.append(again)
+            return again
+
+        record = self.desk.store.read.record(request.record_id)
+        assert record is not None
+        before = len(self.model.items)
+        again, resolved = self.both(expected, self.desk.resolve(record, resolution))
+        if resolved is None:
+            assert len(self.model.items) == before
+            return
+        self._host_answer(resolved.reply_id, request)
+        assert (resolved.new_record_id is None) is (again is None)
+        if again is not None:
+            stored = self.desk.store.read.record(resolved.new_record_id)
+            assert stored is not None
+            self.adopt(again, stored)
 
     @rule(agent=agents, step=st.sampled_from((0, 1, 1, 1, -1)))
     def open_generation(self, agent: str, step: int) -> None:
@@ -743,7 +1067,9 @@ class MailboxMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
+        due = self._due(None)
         self.run(self.desk.restart())
+        self._published(due)
         for hold in self.model.holds:
             if hold.state == "held":
                 hold.ends_ms = max(hold.ends_ms, self.model.now_ms + TERM_MS)
@@ -764,6 +1090,7 @@ class MailboxMachine(RuleBasedStateMachine):
         for item in [item for item in model.items if item.open]:
             said: Item | None = None
             if item.recipient == agent:
+                # A prompt is closed with its agent, and nobody is told.
                 said = self._answered(item, None, HOST_REPLY, ReplyStatus.FAILED)
             elif item.sender == agent:
                 item.open, item.taken_back = False, True
@@ -842,6 +1169,8 @@ class MailboxMachine(RuleBasedStateMachine):
             answer = None if item.answer is None or item.answer.erased else item.answer.record_id
             assert (settled.reply_id if settled else None) == answer
             assert (record.answer is Answer.WITHDRAWN) is item.taken_back
+            assert (record.answer is Answer.CLOSED) is item.closed
+            assert record.hops == item.hops
         model.moved.clear()
         standing = [item for item in model.items if not item.erased]
         facts = sum(len(queries.facts(item.record_id, 1000)) for item in standing)
@@ -882,6 +1211,12 @@ class MailboxMachine(RuleBasedStateMachine):
             if claim is None:
                 continue
             assert claim.state.name.lower() == hold.state
+            binding = queries.binding(hold.token)
+            assert ("" if binding is None else TURNS[binding.state]) == hold.turn
+            if binding is not None and hold.turn in ("ended", "published"):
+                assert (binding.outcome, binding.final_bytes) == (hold.end[0], len(hold.end[1]))
+                kept = hold.item.prompt or (hold.turn == "ended" and hold.item.automatic())
+                assert binding.final.decode() == (hold.end[1] if kept else "")
             assert (claim.generation, claim.expires_at_ms) == (hold.generation, hold.ends_ms)
         for agent in AGENTS:
             assert queries.floor(id16(agent)) == self.model.floors[agent]
@@ -906,6 +1241,15 @@ TestMailboxMachine = pytest.mark.requirement(
     "mailbox.deleting-answers-whoever-waits",
     "mailbox.deleted-agents-get-nothing-and-write-nothing",
     "mailbox.erasure-leaves-nothing-and-touches-nobody-else",
+    "mailbox.binding-and-acceptance-are-one",
+    "mailbox.a-turn-ends-once",
+    "mailbox.an-explicit-reply-wins",
+    "mailbox.late-evidence-settles",
+    "mailbox.a-recorded-end-is-published",
+    "mailbox.prompts-are-answered-by-their-turn",
+    "mailbox.only-pending-requests-are-withdrawn",
+    "mailbox.a-person-settles-only-what-is-uncertain",
+    "mailbox.chains-of-requests-end",
 )(MailboxMachine.TestCase)
 TestMailboxMachine.settings = settings(
     max_examples=50,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from fencepost_mailbox.domain.refusals import (
     NotFound,
     SelfRequest,
     StaleGeneration,
+    StorageError,
     Unauthorized,
 )
 from fencepost_mailbox.domain.values import (
@@ -45,7 +47,7 @@ from fencepost_mailbox.domain.values import (
 from fencepost_mailbox.translate import Namer, send_response
 from fencepost_mailbox.usecases import admit
 from fencepost_mailbox.usecases.claim import ClaimKind
-from fencepost_mailbox.usecases.receive import Page
+from fencepost_mailbox.usecases.receive import Acknowledging, Page, Reading
 from fencepost_mailbox.waits import WAITS_OF_ONE_AGENT_MAX, Wake
 from fencepost_testing.clock import settle
 from fencepost_testing.mailboxes import WAIT_S_MAX, Desk, id16
@@ -658,3 +660,55 @@ async def test_a_refused_read_has_acknowledged_nothing(desk: Desk) -> None:
         with pytest.raises(Overloaded):
             await desk.receive("bob", ack=page.ack_cursor)
     assert not desk.now(page.records[0]).acknowledged
+
+
+@pytest.mark.requirement("mailbox.a-refusal-says-what-was-acknowledged")
+async def test_a_read_that_fails_behind_an_acknowledgement_says_that_this_one_stands(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await desk.send("ann", "bob", "one")
+    page = await desk.receive("bob")
+    await desk.send("ann", "bob", "two")
+    submit = desk.store.submit
+
+    async def full(operation: Any) -> Any:
+        if isinstance(operation, Reading):
+            raise StorageError("the disk refused the write; nothing was written", hint="Look.", state={"cause": "x"})
+        return await submit(operation)
+
+    monkeypatch.setattr(desk.store, "submit", full)
+    with pytest.raises(StorageError) as refused:
+        await desk.receive("bob", ack=page.ack_cursor)
+    assert desk.now(page.records[0]).acknowledged
+    assert refused.value.message == (
+        "what ack_cursor covers is acknowledged, and no page was read: "
+        "the disk refused the write; nothing else was written"
+    )
+    assert refused.value.state == {"cause": "x", "acknowledged": "all"}
+    assert refused.value.hint == "Look. Acknowledging again is harmless."
+    with pytest.raises(StorageError) as plain:
+        await desk.receive("bob")
+    assert plain.value.message == "the disk refused the write; nothing was written"
+
+
+@pytest.mark.requirement("mailbox.a-refusal-says-what-was-acknowledged")
+async def test_an_acknowledgement_that_stops_half_way_says_so(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fencepost_mailbox.usecases.receive.ACKNOWLEDGED_ROWS_MAX", 1)
+    for text in ("one", "two"):
+        await desk.send("ann", "bob", text)
+    page = await desk.receive("bob")
+    submit, done = desk.store.submit, []
+
+    async def full(operation: Any) -> Any:
+        if isinstance(operation, Acknowledging):
+            if done:
+                raise StorageError("the disk refused the write; nothing was written")
+            done.append(operation)
+        return await submit(operation)
+
+    monkeypatch.setattr(desk.store, "submit", full)
+    with pytest.raises(StorageError) as refused:
+        await desk.receive("bob", ack=page.ack_cursor)
+    assert refused.value.message.startswith("a part of what ack_cursor covers is acknowledged")
+    assert refused.value.state == {"acknowledged": "part"}
+    assert [desk.now(record).acknowledged for record in page.records] == [True, False]

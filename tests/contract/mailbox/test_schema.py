@@ -12,13 +12,21 @@ from sqlalchemy.dialects import sqlite as dialect
 from sqlalchemy.schema import CreateIndex
 
 from fencepost_kit.sqlite import load_migrations, statements_of
+from fencepost_mailbox.domain.bindings import BindingState
 from fencepost_mailbox.domain.claims import ClaimState
-from fencepost_mailbox.domain.values import Answer, Delivery
+from fencepost_mailbox.domain.tasks.values import EXECUTING as HOLDING
+from fencepost_mailbox.domain.tasks.values import Phase
+from fencepost_mailbox.domain.values import Answer, Delivery, Kind
 from fencepost_mailbox.store import sqlite_statements
 from fencepost_mailbox.store.sqlite import FLOORS_CACHED_MAX
-from fencepost_mailbox.store.tables import CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, TABLES
+from fencepost_mailbox.store.tables import BINDING, CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, WORKED_ON
+from fencepost_mailbox.store.tables import TABLES as RECORD_TABLES
+from fencepost_mailbox.store.tasks import sqlite_statements as task_statements
+from fencepost_mailbox.store.tasks.tables import DUE, EXECUTING, QUEUED
+from fencepost_mailbox.store.tasks.tables import TABLES as TASK_TABLES
 
 PACKAGE = "fencepost_mailbox.store.migrations"
+TABLES = (*RECORD_TABLES, *TASK_TABLES)
 
 
 @pytest.fixture
@@ -73,13 +81,22 @@ def test_migrations_build_the_declared_tables_and_no_others(schema: sqlite3.Conn
 def test_the_numbers_in_conditions_of_indexes_are_those_of_the_domain() -> None:
     conditions = {
         str(index.name): str(index.dialect_options["sqlite"]["where"])
-        for table in (RECORD, CLAIM, FACT, IDEMPOTENCY)
+        for table in (RECORD, CLAIM, FACT, IDEMPOTENCY, BINDING)
         for index in table.indexes
         if index.dialect_options["sqlite"]["where"] is not None
     }
     assert conditions["record_open"] == f"answer = {Answer.OPEN:d}"
     assert conditions["claim_held_expiry"] == f"state = {ClaimState.HELD:d}"
     assert conditions["record_shown"] == SHOWN
+    assert f"phase = {Phase.QUEUED:d}" == QUEUED
+    assert f"phase IN ({', '.join(str(int(phase)) for phase in sorted(HOLDING))})" == EXECUTING
+    assert DUE == "due_ms IS NOT NULL"
+    assert conditions["record_hops"] == WORKED_ON
+    assert f"delivery IN ({Delivery.RECEIVER:d}, {Delivery.ACCEPTED:d})" in WORKED_ON
+    assert f"kind = {Kind.REQUEST:d}" in WORKED_ON
+    assert f"state = {BindingState.OUTCOME_RECORDED:d}" in conditions["binding_unpublished"]
+    assert conditions["binding_bound"] == f"state = {BindingState.BOUND:d}"
+    assert conditions["binding_unsettled"] == f"state IN ({BindingState.BOUND:d}, {BindingState.UNCERTAIN:d})"
     assert f"delivery IN ({Delivery.VISIBLE:d}, {Delivery.ACCEPTED:d})" in SHOWN
 
 
@@ -104,9 +121,16 @@ WALKS = {
     "ALL_META": "everything is meant, once a start",
     "ALL_TOMBSTONES": "everything is meant, once a start",
     "OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
+    "UNPUBLISHED": "the partial index holds what a crash left unpublished, and every one of them is meant",
+    "TASKS: NEWEST_EVENT": "the first step of the walk from the newest end",
     "UNFINISHED_DELETIONS": "the partial index holds unfinished deletions only, and every one of them is meant",
 }
-STATEMENTS = {name: text for name, text in vars(sqlite_statements).items() if name.isupper()}
+STATEMENTS = {
+    prefix + name: text
+    for prefix, module in (("", sqlite_statements), ("TASKS: ", task_statements))
+    for name, text in vars(module).items()
+    if name.isupper()
+}
 
 
 def plan(connection: sqlite3.Connection, text: str) -> list[str]:
@@ -130,8 +154,9 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
     assert plan(schema, STATEMENTS["ACCEPTED_BY_DISPATCHER"])[0] == "SCAN record USING INDEX record_open"
     assert plan(schema, STATEMENTS["OPEN_OF_SENDER"]) == ["SCAN record USING INDEX record_open"]
     assert plan(schema, STATEMENTS["UNFINISHED_DELETIONS"]) == ["SCAN tombstone USING INDEX tombstone_unfinished"]
+    assert plan(schema, STATEMENTS["UNPUBLISHED"]) == ["SCAN binding USING INDEX binding_unpublished"]
     assert plan(schema, STATEMENTS["EXTEND_HELD"]) == ["SCAN claim USING INDEX claim_held_expiry"]
-    for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE"):
+    for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE", "TASKS: NEWEST_EVENT"):
         assert re.search(r"ORDER BY \w+\.sequence DESC\s+LIMIT 1", STATEMENTS[name])
 
 
@@ -139,6 +164,16 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
 @pytest.mark.parametrize(
     ("name", "index"),
     [
+        ("TASKS: TASK_BY_ID", "task_by_id (task_id=?)"),
+        ("TASKS: EXECUTING_OF", "task_slot (assignee=?)"),
+        ("TASKS: ALL_EXECUTING", "task_slot (assignee>?)"),
+        ("TASKS: FIRST_QUEUED", "task_queue (assignee=?)"),
+        ("TASKS: DUE", "task_due (due_ms<?)"),
+        ("TASKS: MOVE_TASK", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("TASKS: NOTIFICATIONS", "task_notification_order (agent=? AND sequence>?)"),
+        ("TASKS: SUPERVISED", "supervision_order (agent=? AND sequence>?)"),
+        ("TASKS: EVENTS", "task_event_of_task (task_id=? AND sequence>?)"),
+        ("TASKS: DEPENDANTS", "task_dependant (prerequisite_id=?)"),
         ("RECORD_BY_ID", "record_by_id (record_id=?)"),
         ("PAGE", "record_inbox (recipient=? AND inbox=? AND position>?)"),
         ("HAS_FRESH", "COVERING INDEX record_inbox (recipient=? AND inbox=?)"),
@@ -151,6 +186,12 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
         ("REPLY_OF", "record_parent (parent_id=?)"),
         ("KEY", "PRIMARY KEY (caller=? AND operation=? AND key=?)"),
         ("MOVE_RECORD", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("MOST_HOPS", "INDEX record_hops (recipient=?)"),
+        ("UNPUBLISHED_OF", "binding_unpublished (requester=?)"),
+        ("HAS_UNPUBLISHED", "binding_unpublished (requester=?)"),
+        ("BINDING_BY_TOKEN", "binding_by_token (token=?)"),
+        ("BOUND_BY_RECIPIENT", "binding_bound (recipient=?)"),
+        ("BOUND_BY_DISPATCHER", "binding_unsettled (dispatcher=?)"),
         ("HELD_EXPIRED", "claim_held_expiry (expires_at_ms<?)"),
     ],
 )

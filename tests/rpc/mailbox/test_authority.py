@@ -158,6 +158,7 @@ async def mutations(served: ServedMailbox) -> Calls:
     asked = [(await served.request("ann", "bob", f"{n}")).request_id for n in range(3)]
     await served.send("ann", "bob", "information")
     page = await served.receive("bob", limit=1)
+    mine = await served.request("bob", "cyd", "to be taken back")
     return {
         "Send": lambda: served.send("bob", "ann"),
         "Request": lambda: served.request("bob", "ann"),
@@ -167,6 +168,7 @@ async def mutations(served: ServedMailbox) -> Calls:
         "Receive behind a cursor": lambda: served.receive("bob", cursor=page.next_cursor),
         "Receive what was shown": lambda: served.receive("bob", limit=1),
         "Receive and acknowledge": lambda: served.receive("bob", ack_cursor=page.ack_cursor),
+        "Withdraw": lambda: served.call("bob", "Withdraw", pb.WithdrawRequest(request_id=mine.request_id)),
         "Claim a request": lambda: served.claim("bob"),
         "Claim context": lambda: served.claim("bob", kind=pb.CLAIM_KIND_CONTEXT),
         "OpenGeneration": lambda: opened(served, "bob", 1),
@@ -232,6 +234,35 @@ async def test_a_zombies_evidence_on_its_own_claim_counts_exactly_once(served: S
     facts = await served.call("ann", "Explain", pb.ExplainRequest(record_id=asked.request_id))
     assert [fact.fact for fact in facts.facts] == ["admitted", "claimed", "uncertain", "accepted"]
     assert [fact.generation for fact in facts.facts] == [0, 1, 1, 1]
+
+
+@pytest.mark.requirement("mailbox.late-evidence-settles", "mailbox.stale-generation-gets-no-authority")
+async def test_a_zombies_evidence_of_its_own_turn_counts_exactly_once(served: ServedMailbox) -> None:
+    asked = await served.request("ann", "bob")
+    held = (await served.claim("bob")).claim
+    await served.finish(held.token, pb.CLAIM_OUTCOME_ACCEPTED, binding=served.turn())
+    told = await opened(served, "bob", 2)
+    assert list(told.uncertain_record_ids) == [asked.request_id]
+    for generation in (2, 0):
+        assert (await refused(served.end(held.token, "late", generation=generation))).reason == "stale_claim"
+    first = await served.end(held.token, "late", generation=1)
+    assert (first.state, first.duplicate) == (pb.BINDING_STATE_PUBLISHED, False)
+    assert (await served.end(held.token, "late", generation=1)).duplicate
+    other = await refused(served.end(held.token, "other", generation=1))
+    assert (other.status, other.reason) == (S.ALREADY_EXISTS, "conflicting_outcome")
+    (answer,) = (await served.receive("ann")).records
+    assert (answer.record_id, answer.body) == (first.reply_id, "late")
+    facts = await served.call("ann", "Explain", pb.ExplainRequest(record_id=asked.request_id))
+    assert [fact.fact for fact in facts.facts] == [
+        "admitted",
+        "claimed",
+        "accepted",
+        "bound",
+        "uncertain",
+        "outcome_recorded",
+        "published",
+    ]
+    assert {fact.generation for fact in facts.facts[1:]} == {1}
 
 
 @pytest.mark.requirement("mailbox.cancelled-keys-stay-cancelled")

@@ -12,13 +12,16 @@ from hypothesis import strategies as st
 
 from fencepost.common.v1 import common_pb2 as common
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
+from fencepost_kit.sqlite import load_migrations
 from fencepost_mailbox.domain.values import (
+    BINDINGS_LISTED_MAX,
     BODY_BYTES_MAX,
     CLAIM_TERM_MS_MAX,
     EVIDENCE_BYTES_MAX,
     KEY_BYTES_MAX,
     LISTING_RECORDS_MAX,
     MIRROR_AGE_MS_MAX,
+    NOTE_BYTES_MAX,
     PAGE_BYTES_MAX,
     PAGE_RECORDS_MAX,
     READERS_MAX,
@@ -30,7 +33,13 @@ from fencepost_testing.processes import short_home
 from fencepost_testing.served_mailbox import DESCRIPTOR, Refusal, ServedMailbox, uuid_of
 
 S = grpc.StatusCode
+MIGRATIONS = "fencepost_mailbox.store.migrations"
 DONE = pb.REPLY_STATUS_DONE
+MALFORMED = (S.INVALID_ARGUMENT, "invalid_argument")
+BAD_MESSAGE = (S.INVALID_ARGUMENT, "invalid_message")
+BAD_KEY = (S.INVALID_ARGUMENT, "invalid_idempotency_key")
+NO_TASK = (S.FAILED_PRECONDITION, "invalid_task")
+TURN = ServedMailbox.turn()
 
 
 async def refused(call: Any) -> Refusal:
@@ -46,7 +55,7 @@ async def refused(call: Any) -> Refusal:
 async def test_describe_tells_version_schema_and_epoch_to_everybody_who_is_known(served: ServedMailbox) -> None:
     for who in ("ann", "cyd", "operator", "service"):
         answer = await served.call(who, "Describe", pb.DescribeRequest())
-        assert (answer.version, answer.schema_version) == ("0.1.0", 2)
+        assert (answer.version, answer.schema_version) == ("0.1.0", len(load_migrations(MIGRATIONS)))
         assert len(answer.epoch) == 36
 
 
@@ -530,6 +539,71 @@ INVALID: list[tuple[str, str, Any, grpc.StatusCode, str]] = [
         S.INVALID_ARGUMENT,
         "invalid_argument",
     ),
+    ("ann", "Withdraw", {"request_id": "x"}, S.NOT_FOUND, "not_found"),
+    ("ann", "Withdraw", {"request_id": "ask_" + "0" * 32}, S.NOT_FOUND, "not_found"),
+    ("ann", "Withdraw", {"request_id": "prm_" + "0" * 32}, S.FAILED_PRECONDITION, "invalid_task"),
+    ("ann", "Reply", {"request_id": "prm_" + "0" * 32, "body": "x", "status": DONE}, *NO_TASK),
+    ("operator", "Prompt", {"target": "bob", "body": " "}, S.INVALID_ARGUMENT, "invalid_message"),
+    ("operator", "Prompt", {"target": "bob", "body": "x" * (BODY_BYTES_MAX + 1)}, *BAD_MESSAGE),
+    ("operator", "Prompt", {"target": "nobody", "body": "x"}, S.NOT_FOUND, "not_found"),
+    ("operator", "Prompt", {"target": uuid_of("nobody"), "body": "x"}, S.NOT_FOUND, "not_found"),
+    ("operator", "Prompt", {"target": "all", "body": "x"}, S.INVALID_ARGUMENT, "invalid_target"),
+    ("operator", "Prompt", {"target": "bob", "project_id": "x", "body": "x"}, *MALFORMED),
+    ("operator", "Prompt", {"target": "bob", "body": "x", "idempotency_key": ""}, *BAD_KEY),
+    ("operator", "ResolveDelivery", {"record_id": "x", "resolution": 1}, S.NOT_FOUND, "not_found"),
+    ("operator", "ResolveDelivery", {"record_id": "ask_" + "0" * 32, "resolution": 1}, S.NOT_FOUND, "not_found"),
+    ("operator", "ResolveDelivery", {"record_id": "ask_" + "0" * 32}, *MALFORMED),
+    ("operator", "ResolveDelivery", {"record_id": "ask_" + "0" * 32, "resolution": 9}, *MALFORMED),
+    (
+        "operator",
+        "ResolveDelivery",
+        {"record_id": "ask_" + "0" * 32, "resolution": 1, "note": "x" * (NOTE_BYTES_MAX + 1)},
+        S.INVALID_ARGUMENT,
+        "invalid_limit",
+    ),
+    ("service", "RecordOutcome", {"token": "x"}, S.INVALID_ARGUMENT, "invalid_binding"),
+    ("service", "RecordOutcome", {"token": "x", "binding": TURN}, *MALFORMED),
+    ("service", "RecordOutcome", {"token": "x", "binding": TURN, "outcome": 9}, *MALFORMED),
+    ("service", "RecordOutcome", {"token": "x", "binding": TURN, "outcome": 1}, S.INVALID_ARGUMENT, "invalid_limit"),
+    (
+        "service",
+        "RecordOutcome",
+        {"token": "x", "binding": TURN, "outcome": 1, "evidence": "e"},
+        S.ABORTED,
+        "stale_claim",
+    ),
+    (
+        "service",
+        "RecordOutcome",
+        {"token": "x", "binding": TURN, "outcome": 1, "evidence": "e", "final_text": "x" * (BODY_BYTES_MAX + 1)},
+        S.INVALID_ARGUMENT,
+        "invalid_limit",
+    ),
+    ("service", "ReportOwners", {"dispatcher_id": "x"}, *MALFORMED),
+    ("service", "ReportOwners", {"dispatcher_id": uuid_of("d")}, S.INVALID_ARGUMENT, "invalid_limit"),
+    (
+        "service",
+        "ReportOwners",
+        {"dispatcher_id": uuid_of("d"), "incarnation": 1},
+        S.FAILED_PRECONDITION,
+        "invalid_state",
+    ),
+    ("service", "ListBindings", {"dispatcher_id": ""}, *MALFORMED),
+    (
+        "service",
+        "ListBindings",
+        {"dispatcher_id": uuid_of("d"), "page_size": BINDINGS_LISTED_MAX + 1},
+        S.INVALID_ARGUMENT,
+        "invalid_limit",
+    ),
+    (
+        "service",
+        "ListBindings",
+        {"dispatcher_id": uuid_of("d"), "page_token": "x"},
+        S.INVALID_ARGUMENT,
+        "invalid_cursor",
+    ),
+    ("service", "WatchWork", {"dispatcher_id": "x"}, *MALFORMED),
     ("service", "WatchWork", {"agent_ids": ["bob"]}, S.INVALID_ARGUMENT, "invalid_argument"),
     (
         "service",
@@ -626,6 +700,11 @@ async def test_a_stale_directory_honours_no_operator_and_agents_go_on_by_uuid(se
         ("ListRecords", pb.ListRecordsRequest(agent_id=uuid_of("bob"))),
         ("ListReaders", pb.ListReadersRequest(agent_ids=[uuid_of("bob")])),
         ("OpenGeneration", pb.OpenGenerationRequest(agent_id=uuid_of("bob"), generation=2)),
+        ("Prompt", pb.PromptRequest(target=uuid_of("bob"), body="x", idempotency_key="k")),
+        (
+            "ResolveDelivery",
+            pb.ResolveDeliveryRequest(record_id=sent.record_id, resolution=pb.RESOLUTION_DONE, idempotency_key="k"),
+        ),
     ):
         stale = await refused(served.call("operator", method, request))
         assert (stale.status, stale.reason) == (S.UNAVAILABLE, "dependency_unavailable"), method
@@ -639,7 +718,7 @@ async def test_a_stale_directory_honours_no_operator_and_agents_go_on_by_uuid(se
 
 @pytest.mark.requirement("mailbox.nobody-speaks-for-another")
 def test_no_request_of_an_agent_has_a_field_that_could_name_its_sender() -> None:
-    for method in ("Send", "Request", "Receive", "Wait", "Reply", "SettleKey"):
+    for method in ("Send", "Request", "Receive", "Wait", "Reply", "SettleKey", "Withdraw"):
         (found,) = [one for one in DESCRIPTOR.methods if one.name == method]
         names = {field.name for field in found.input_type.fields}
         assert not names & {"sender", "from", "origin", "agent_id", "caller", "author"}, method

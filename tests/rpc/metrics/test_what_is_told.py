@@ -21,6 +21,9 @@ from fencepost_mailbox.settings import MailboxSettings
 from fencepost_mailbox.wiring import Mailbox
 from fencepost_mcp_edge import wiring as edge
 from fencepost_mcp_edge.shims import Limits, Shims
+from fencepost_providers.adapters.registry import Adapters
+from fencepost_providers.settings import Settings as ProvidersSettings
+from fencepost_providers.wiring import Carrying
 from fencepost_sessions.settings import Settings
 from fencepost_sessions.wiring import build, register, serve
 from fencepost_testing.mailboxes import Desk, a_desk, id16
@@ -39,8 +42,25 @@ def a_mailbox(folder: Path) -> Mailbox:
     return Mailbox(home=Home(folder), sessions=None, settings=MailboxSettings())  # type: ignore[arg-type]
 
 
+def a_carrier(folder: Path, registry: CollectorRegistry) -> None:
+    """Let a carrier tell a registry; what has labels of its own is counted once."""
+    carrying = Carrying(
+        home=Home(folder),
+        links=lambda _dispatcher: (None, None),  # type: ignore[arg-type, return-value]
+        adapters=Adapters({}),
+        settings=ProvidersSettings(),
+        registry=registry,
+    )
+    told = carrying.told
+    told.carried.labels("begin", "accepted").inc()
+    told.turns.labels("completed").inc()
+    told.starts.labels("ready").inc()
+    told.submit_seconds.labels("begin").observe(1)
+
+
 async def test_the_page_names_every_metric_with_its_labels_and_no_other(tmp_path: Path) -> None:
-    mailbox, sessions, shims = new_registry(), new_registry(), new_registry()
+    mailbox, sessions, shims, providers = new_registry(), new_registry(), new_registry(), new_registry()
+    a_carrier(tmp_path, providers)
     a_mailbox(tmp_path).tell(mailbox)
     RpcMetrics(service="mailbox", registry=mailbox)("Send")
     store_info(mailbox, service="mailbox", epoch="e", schema=1)
@@ -51,7 +71,7 @@ async def test_the_page_names_every_metric_with_its_labels_and_no_other(tmp_path
     async with Channels(Home(tmp_path)) as channels:
         edge._tell(shims, Shims(home=Home(tmp_path), channels=channels, limits=Limits(page_bytes_max=1024)))
     told: dict[str, set[str]] = {"fencepost_calls_open": {"service"}}
-    for registry in (mailbox, sessions, shims):
+    for registry in (mailbox, sessions, shims, providers):
         for name, family in families(registry).items():
             if name.startswith("fencepost_"):
                 shown = f"{name}_total" if family.type == "counter" else name

@@ -12,6 +12,7 @@ and for each end; DIR/ready is there once it listens. Lines that can be obeyed:
     RECALL pattern        says whatever matches in all it was told before
     LONG number           says so many letters
     CALL tool {json}      calls a tool, then says "called: " and its result
+    ASK words             wants to run something that takes a person's leave, for this reason
 
 A record that came as a host's delivery is read by its body, unless DIR/script.json has lines for its id. What was asked
 for while the model had not spoken yet is done one after the other.
@@ -35,7 +36,7 @@ from typing import Any, Final
 Json = Any
 HOLD_S_MAX: Final = 60
 LOOK_S: Final = 0.01
-VERBS: Final = ("SAY", "UNPHASED", "ASIDE", "SILENT", "HOLD", "FAIL", "RECALL", "LONG", "CALL")
+VERBS: Final = ("SAY", "UNPHASED", "ASIDE", "SILENT", "HOLD", "FAIL", "RECALL", "LONG", "CALL", "ASK")
 _LINE: Final = re.compile(rf"^\s*({'|'.join(VERBS)})\b ?(.*)$", re.MULTILINE)
 _ROUTE: Final = re.compile(r"<fencepost_route>(.*)</fencepost_route>", re.DOTALL)
 
@@ -189,7 +190,7 @@ class Handler(BaseHTTPRequestHandler):
                 yield {"type": "response.output_item.added", "output_index": len(output), "item": item}
                 yield {"type": "response.output_item.done", "output_index": len(output), "item": item}
                 output.append(item)
-            if verb == "CALL":
+            if verb in {"CALL", "ASK"}:
                 break
         done = {**response, "status": "completed", "output": output, "usage": usage}
         yield {"type": "response.completed", "response": done}
@@ -214,6 +215,9 @@ def spoken(verb: str, rest: str, history: list[Told], body: Json, identity: str)
     """Return the item that a line makes the model put out, or None."""
     if verb == "SILENT":
         return None
+    if verb == "ASK":
+        leave = {"cmd": "true", "sandbox_permissions": "require_escalated", "justification": rest}
+        verb, rest = "CALL", f"exec_command {json.dumps(leave)}"
     if verb == "CALL":
         wanted, _, arguments = rest.partition(" ")
         namespace, name = tool_named(body, wanted)

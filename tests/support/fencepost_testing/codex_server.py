@@ -82,7 +82,8 @@ class Thread:
         self.turns = list(turns.values())
 
     def described(self) -> Json:
-        return {"id": self.id, "status": self.status, "model": "one", "canAcceptDirectInput": True, "turns": []}
+        described = {"id": self.id, "status": self.status, "path": str(self.place), "model": "one", "turns": []}
+        return {**described, "canAcceptDirectInput": True}
 
 
 class Turn:
@@ -288,7 +289,9 @@ class Server:
         return {"thread": {"id": params["threadId"], "status": {"type": "notLoaded"}, "model": "one"}}
 
     async def thread_name(self, _: ServerConnection, params: Json, __: str) -> Json:
-        self.loaded(params).write({"name": params["name"]})
+        thread = self.loaded(params)
+        if not (self.folder / "names_lie_elsewhere").exists():
+            thread.write({"name": params["name"]})
         return {}
 
     async def thread_inject(self, _: ServerConnection, params: Json, __: str) -> Json:
@@ -415,9 +418,9 @@ class Server:
         params = {"threadId": thread.id, "turnId": turn.id, "itemId": "call_1", "command": "rm -r x", "reason": reason}
         asked = {"method": "item/commandExecution/requestApproval", "params": params}
         thread.asked[number] = (asked, answer)
+        await self.set_status(thread, {"type": "active", "activeFlags": ["waitingOnApproval"]})
         for client in tuple(thread.subscribers):
             await self.tell_one(client, {**asked, "id": number})
-        await self.set_status(thread, {"type": "active", "activeFlags": ["waitingOnApproval"]})
         await answer.wait()
         del thread.asked[number]
         await self.tell(thread, "serverRequest/resolved", requestId=number)
@@ -438,6 +441,7 @@ class Server:
         if self.draining or not running:
             self.ending.set()
         self.draining = True
+        (self.folder / "draining").touch()
 
 
 HANDLERS: Final[dict[str, Callable[[Server, ServerConnection, Json, str], Any]]] = {

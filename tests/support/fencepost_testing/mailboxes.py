@@ -17,7 +17,7 @@ from fencepost_kit.ids import uuid_text
 from fencepost_kit.sqlite import SqliteDatabase
 from fencepost_mailbox.directory import Diverged, Unreachable, Update
 from fencepost_mailbox.domain.answers import Resolution
-from fencepost_mailbox.domain.bindings import Binding, Mode, Turn, TurnOutcome, ending
+from fencepost_mailbox.domain.bindings import Binding, BindingState, Mode, Turn, TurnOutcome, ending
 from fencepost_mailbox.domain.claims import Claim, Outcome
 from fencepost_mailbox.domain.deletion import ERASED_ROWS_MAX
 from fencepost_mailbox.domain.records import evolve, new_record
@@ -98,6 +98,23 @@ def a_turn(turn_id: str = "turn-1", **changes: Any) -> Turn:
     """A turn of a scripted provider."""
     facts: dict[str, Any] = {"provider": "scripted", "session_id": "session-1", "turn_id": turn_id, "mode": Mode.START}
     return Turn(**{**facts, **changes})
+
+
+def a_binding(**changes: Any) -> Binding:
+    """A binding of a request of `sender` to a_turn()."""
+    facts: dict[str, Any] = {
+        "token": id16("token"),
+        "record_id": id16("record"),
+        "recipient": id16("recipient"),
+        "requester": id16("sender"),
+        "dispatcher": id16("dispatcher"),
+        "generation": 1,
+        "turn": a_turn(),
+        "sequence": 1,
+        "state": BindingState.BOUND,
+        "publishes": True,
+    }
+    return Binding(**{**facts, **changes})
 
 
 def an_agent(name: str, **changes: Any) -> Agent:

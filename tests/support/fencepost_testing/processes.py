@@ -10,7 +10,7 @@ import subprocess
 import sys
 import tempfile
 import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -98,16 +98,21 @@ class Services:
 
     def spawn(self, name: str, *, env: Mapping[str, str] | None = None) -> int:
         """Start a service without waiting for anything; return its pid."""
+        words = [sys.executable, "-P", "-m", self._modules[name]]
+        return self.spawned(name, words, environment(self.home, {**self._env, **(env or {})}))
+
+    def spawned(self, name: str, words: Sequence[str], env: Mapping[str, str]) -> int:
+        """Start a service by these words, in exactly this environment; return its pid."""
         if name in self._running:
             self.join(name, timeout_s=0)
         self.home.logs.mkdir(mode=0o700, parents=True, exist_ok=True)
         with self.home.log(name).open("ab") as log:
             child = subprocess.Popen(
-                dying_with_us(sys.executable, "-P", "-m", self._modules[name]),
+                dying_with_us(*words),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                env=environment(self.home, {**self._env, **(env or {})}),
+                env=dict(env),
                 start_new_session=True,
             )
         self._running[name] = child

@@ -196,10 +196,54 @@ class ServedMailbox:
         """Take a record as the service."""
         return await self.call("service", "Claim", self.claiming(agent, **options))
 
-    async def finish(self, token: str, outcome: Any, *, generation: int = 1, evidence: str = "seen") -> Any:
+    async def finish(
+        self,
+        token: str,
+        outcome: Any,
+        *,
+        generation: int = 1,
+        evidence: str = "seen",
+        binding: pb.Binding | None = None,
+    ) -> Any:
         """Tell what became of a claim."""
-        ask = pb.FinishRequest(token=token, generation=generation, outcome=outcome, evidence=evidence)
+        ask = pb.FinishRequest(token=token, generation=generation, outcome=outcome, evidence=evidence, binding=binding)
         return await self.call("service", "Finish", ask)
+
+    @staticmethod
+    def turn(turn_id: str = "turn-1") -> pb.Binding:
+        """A turn of a scripted provider."""
+        return pb.Binding(
+            provider="scripted",
+            provider_session_id="session-1",
+            provider_turn_id=turn_id,
+            admission_mode=pb.ADMISSION_MODE_START,
+        )
+
+    async def bound(self, agent: str, **options: Any) -> Any:
+        """Take an agent's oldest work and let a turn accept it."""
+        held = (await self.claim(agent, **options)).claim
+        await self.finish(held.token, pb.CLAIM_OUTCOME_ACCEPTED, generation=held.generation, binding=self.turn())
+        return held
+
+    async def end(
+        self,
+        token: str,
+        final: str = "",
+        *,
+        outcome: Any = pb.TURN_OUTCOME_COMPLETED,
+        generation: int = 1,
+        evidence: str = "turn ended",
+    ) -> Any:
+        """Tell how the bound turn ended."""
+        ask = pb.RecordOutcomeRequest(
+            token=token,
+            generation=generation,
+            binding=self.turn(),
+            outcome=outcome,
+            final_text=final,
+            evidence=evidence,
+        )
+        return await self.call("service", "RecordOutcome", ask)
 
     async def epoch(self) -> str:
         """The store's epoch."""

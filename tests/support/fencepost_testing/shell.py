@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -18,6 +18,8 @@ from fencepost.cli.app import main
 from fencepost.errors import FencepostError, NotWritten
 from fencepost.home import Home
 
+# Methods that answer a stream: what a test has put there is a list, an error at its end is raised.
+STREAMS = frozenset({"attach_terminal", "watch_conversation", "watch_events"})
 AGENT = "0190f3a2-1111-7222-8333-444455556666"
 BOB = "0190f3a2-2222-7222-8333-444455556666"
 PROJECT = "0190f3a2-3333-7222-8333-444455556666"
@@ -33,7 +35,10 @@ class Face:
         self.answers: dict[str, Any] = {}
 
     def __getattr__(self, method: str) -> Callable[..., Any]:
-        async def call(*arguments: Any) -> Any:
+        if method in STREAMS:
+            return self._streaming(method)
+
+        async def call(*arguments: Any, **_named: Any) -> Any:
             request = arguments[0] if arguments else None
             copied: Any = request
             if isinstance(request, Message):
@@ -47,6 +52,16 @@ class Face:
             return answer
 
         return call
+
+    def _streaming(self, method: str) -> Callable[..., Any]:
+        async def stream(request: Any) -> AsyncIterator[Any]:
+            self.asked.append((method, request))
+            for item in self.answers.get(method, [NotWritten("unscripted", f"{method} was not expected")]):
+                if isinstance(item, FencepostError):
+                    raise item
+                yield item
+
+        return stream
 
 
 @dataclass
@@ -80,6 +95,7 @@ class Shell:
     capfdbinary: pytest.CaptureFixture[bytes]
     mailbox: Face = field(default_factory=Face)
     sessions: Face = field(default_factory=Face)
+    providers: Face = field(default_factory=Face)
     acted: list[acting.Acting] = field(default_factory=list)
 
     def as_agent(self) -> None:

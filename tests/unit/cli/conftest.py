@@ -29,7 +29,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.C
     @asynccontextmanager
     async def connected(who: acting.Acting, **_: Any) -> AsyncIterator[Any]:
         made.acted.append(who)
-        yield SimpleNamespace(mailbox=made.mailbox, sessions=made.sessions)
+        yield SimpleNamespace(mailbox=made.mailbox, sessions=made.sessions, providers=made.providers)
 
     monkeypatch.setattr(acting, "connected", connected)
     return made

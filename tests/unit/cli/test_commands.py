@@ -27,7 +27,7 @@ AGENTS_ONLY = [
     ("message", "reply", ASK, "hi"),
     ("message", "receive"),
     ("message", "wait"),
-    ("message", "interrupt", "bob"),
+    ("message", "withdraw", ASK),
 ]
 OPERATORS_ONLY = [
     ("agent", "create", "x"),
@@ -36,11 +36,22 @@ OPERATORS_ONLY = [
     ("project", "list"),
     ("credential", "list"),
     ("credential", "revoke", BOB),
+    *(("agent", verb, "bob") for verb in ("start", "stop", "pause", "resume", "restart", "new-session", "doctor")),
+    ("agent", "watch", "bob"),
+    ("agent", "clone", "bob", "cyd"),
+    ("agent", "prompt", "bob", "hi"),
+    ("agent", "tools", "bob", "--approve", "reply"),
+    ("delivery", "resolve", ASK, "--done"),
     ("up",),
     ("up", "--detach"),
     ("down",),
 ]
-BOTH = [("agent", "list"), ("agent", "show", "x"), ("message", "show", INF), ("why", INF)]
+BOTH = [
+    *[("agent", "list"), ("agent", "show", "x"), ("message", "show", INF), ("why", INF)],
+    *[("message", "interrupt", "x"), ("agent", "interrupt", "x"), ("delivery", "capabilities", "x")],
+    *[("delivery", "show", INF), ("provider", "list"), ("provider", "models", "codex")],
+    ("agent", "models", "--provider", "codex"),
+]
 
 
 def sent(**fields: Any) -> pb.SendResponse:
@@ -310,12 +321,6 @@ def test_a_reply_carries_its_status_and_names_the_requester(shell: Shell) -> Non
     done = shell("message", "reply", ASK, "cannot", "--status", "blocked")
     assert shell.mailbox.asked[0][1].status == pb.REPLY_STATUS_BLOCKED
     assert "was stored by an earlier call" in done.out
-
-
-def test_an_interruption_is_refused_until_a_provider_can_do_it(shell: Shell) -> None:
-    shell.as_agent()
-    done = shell("message", "interrupt", "bob", "--json")
-    assert (done.code, done.error["code"]) == (1, "unsupported_capability")
 
 
 def test_a_listing_of_another_agent_is_the_operators(shell: Shell) -> None:

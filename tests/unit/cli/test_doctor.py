@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from fencepost.cli import managed
 from fencepost.common.v1 import common_pb2
 from fencepost.doctor import look
 from fencepost.doctor.findings import UNREAD_MS_MIN, Facts, Version
 from fencepost.errors import NotWritten, Refused
 from fencepost.home import Home
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.providers.v1 import providers_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_testing.shell import AGENT, BOB, PROJECT, Shell
 
@@ -97,3 +99,87 @@ def test_an_agents_own_identity_is_tried_and_nobody_elses_mail_is_looked_at(well
     assert well("doctor").code == 0
     well.home.agent_credential(AGENT).unlink()
     assert well("doctor", "--json").document["findings"][0]["code"] == "identity_unusable"
+
+
+ON = sessions.DESIRED_STATE_ON
+
+
+def to_run(shell: Shell, *agents: sessions.Agent) -> None:
+    shell.sessions.answers["list_agents"] = sessions.ListAgentsResponse(agents=agents)
+    shell.providers.answers["list_providers"] = pb.ListProvidersResponse(
+        providers=[pb.Provider(name="codex"), pb.Provider(name="other", problem="version 0.1 is too old.")]
+    )
+    shell.providers.answers["inspect_runtime"] = pb.InspectRuntimeResponse()
+
+
+def found(shell: Shell) -> tuple[int, dict[str, str]]:
+    done = shell("doctor", "--json")
+    return done.code, {item["code"]: item["what"] for item in done.document["findings"]}
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+def test_where_no_agent_is_to_run_providers_are_not_asked(well: Shell) -> None:
+    off = sessions.Agent(agent_id=BOB, name="bob", desired=sessions.DESIRED_STATE_OFF, provider="other")
+    gone = sessions.Agent(agent_id=AGENT, name="ann", desired=ON, state=sessions.AGENT_STATE_DELETING)
+    to_run(well, off, gone)
+    assert well("doctor").code == 0
+    assert well.providers.asked == []
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+def test_a_program_that_cannot_be_used_is_told_of_once_and_its_agents_are_not_looked_at(well: Shell) -> None:
+    paused = sessions.DESIRED_STATE_PAUSED
+    to_run(
+        well,
+        sessions.Agent(agent_id=AGENT, name="ann", desired=ON, provider="other"),
+        sessions.Agent(agent_id=BOB, name="bob", desired=paused, provider="other"),
+    )
+    code, told = found(well)
+    assert (code, set(told)) == (1, {"program_unusable"})
+    assert told["program_unusable"].startswith("other cannot be used, and ann, bob are to run in it: version 0.1")
+    assert [method for method, _ in well.providers.asked] == ["list_providers"]
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+def test_what_providers_find_of_an_agent_is_told_by_its_gravity_and_facts_are_left_out(well: Shell) -> None:
+    to_run(well, sessions.Agent(agent_id=BOB, name="bob", desired=ON, provider="codex"))
+    findings = [
+        pb.Finding(
+            code="approvals_missing", gravity=pb.GRAVITY_WARNING, text="codex refuses reply", hint="agent tools"
+        ),
+        pb.Finding(code="codex_home", gravity=pb.GRAVITY_FACT, text="CODEX_HOME is there"),
+    ]
+    well.providers.answers["inspect_runtime"] = lambda _: pb.InspectRuntimeResponse(findings=findings)
+    assert found(well) == (0, {"agent_may_ail": "bob: codex refuses reply [approvals_missing]"})
+    findings.append(pb.Finding(code="registration_occupied", gravity=pb.GRAVITY_ERROR, text="the name is taken"))
+    code, told = found(well)
+    assert (code, told["agent_ails"]) == (1, "bob: the name is taken [registration_occupied]")
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+def test_providers_that_do_not_answer_are_a_problem_where_agents_are_to_run(well: Shell) -> None:
+    to_run(well, sessions.Agent(agent_id=BOB, name="bob", desired=ON, provider="codex"))
+    well.providers.answers["list_providers"] = NotWritten("unreachable", "nobody answers at its address")
+    done = well("doctor")
+    assert (done.code, "(providers_unreachable)" in done.out) == (1, True)
+    assert "nobody answers at its address" in done.out
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+@pytest.mark.parametrize("over", [0, 1])
+def test_so_many_agents_are_looked_at_and_the_others_are_named(well: Shell, over: int) -> None:
+    many = [
+        sessions.Agent(agent_id=f"u-{number}", name=f"a{number}", desired=ON, provider="codex")
+        for number in range(managed.INSPECTED_MAX + over)
+    ]
+    to_run(well, *many)
+    well.mailbox.answers["list_readers"] = mailbox.ListReadersResponse()
+    code, told = found(well)
+    assert (code, set(told)) == (0, {"agent_not_inspected"} if over else set())
+    assert len(well.providers.asked) == 1 + managed.INSPECTED_MAX
+
+
+def test_an_agent_that_cannot_be_looked_at_is_named_with_the_reason(well: Shell) -> None:
+    to_run(well, sessions.Agent(agent_id=BOB, name="bob", desired=ON, provider="codex"))
+    well.providers.answers["inspect_runtime"] = Refused("not_found", "no agent has this UUID")
+    assert found(well)[1] == {"agent_not_inspected": "bob is to run and could not be looked at: no agent has this UUID"}

@@ -5,15 +5,20 @@ from __future__ import annotations
 import io
 import json
 import os
+import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from typer.main import get_command
 
 from fencepost.cli import exits, screen
+from fencepost.cli.app import app
 from fencepost.cli.body import read_body
 from fencepost.cli.directory import near_miss
 from fencepost.cli.plain import document, one_line, plain, printable
@@ -26,6 +31,7 @@ from fencepost.errors import NotWritten, Refused, Uncertain
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 
+ROOT = Path(__file__).resolve().parents[3]
 RECORD = "ask_0190f3a2111172228333444455556666"
 
 
@@ -297,3 +303,33 @@ def test_the_ladder_shows_each_fact_with_its_latency_evidence_and_summary() -> N
     for expected in ("request from alice to bob", "+46 ms", "-6 ms", "receive (generation 1)", "answered by host"):
         assert expected in text
     assert text.endswith("Its reply is rep_1.\nbob answered it.")
+
+
+def commands(group: Any, words: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], set[str]]]:
+    """Yield each command that is shown, with its options."""
+    for name, command in getattr(group, "commands", {}).items():
+        if command.hidden:
+            continue
+        if hasattr(command, "commands"):
+            yield from commands(command, (*words, name))
+        else:
+            options = {text for item in command.params for text in item.opts if text.startswith("--")}
+            yield (*words, name), options
+
+
+@pytest.mark.requirement("cli.every-command-is-explained")
+def test_every_command_and_option_stands_in_the_reference() -> None:
+    page = (ROOT / "docs" / "reference" / "cli.md").read_text(encoding="utf-8")
+    found = dict(commands(get_command(app)))
+    assert len(found) >= 50
+    # Named once for all commands that have them.
+    shared = {"--json", "--idempotency-key", "--stdin", "--file", "--help"}
+    rows = [line.partition("|")[2].partition("|")[0] for line in page.splitlines() if line.startswith("| `fencepost")]
+    unexplained = [
+        " ".join(words)
+        for words in found
+        if not any(f"`fencepost {words[0]}" in row and re.search(rf"[ `]{words[-1]}[ `]", row) for row in rows)
+    ]
+    assert unexplained == []
+    unnamed = {option for options in found.values() for option in options - shared if option not in page}
+    assert unnamed == set()

@@ -11,7 +11,20 @@ import pytest
 
 from fencepost.connect.trial import Trial
 from fencepost.doctor.entries import Entry, Unreadable
-from fencepost.doctor.findings import CODES, JUDGES, UNREAD_MS_MIN, Facts, Finding, Severity, Version, Waiting, judge
+from fencepost.doctor.findings import (
+    CODES,
+    JUDGES,
+    NAMED_MAX,
+    UNREAD_MS_MIN,
+    Ailment,
+    Facts,
+    Finding,
+    Program,
+    Severity,
+    Version,
+    Waiting,
+    judge,
+)
 from fencepost.doctor.processes import Process
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -37,6 +50,11 @@ def an_entry(**fields: Any) -> Entry:
 def a_process(**fields: Any) -> Process:
     known: dict[str, Any] = {"pid": 7, "arguments": ("python", COMMAND[0]), "started_s": 200.0, "home": "/h/f"}
     return Process(**{**known, "orphan": False, **fields})
+
+
+def an_ailment(**fields: Any) -> Ailment:
+    known: dict[str, Any] = {"agent": "ann", "severity": Severity.PROBLEM, "code": "registration_occupied"}
+    return Ailment(**{**known, "text": "the name is taken", "hint": "", **fields})
 
 
 HEALTHY = Facts(
@@ -119,6 +137,20 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
         "mail_unread",
         {"waiting": (Waiting(agent="bob", records=3, oldest_ms=NOW_MS - UNREAD_MS_MIN, last_read_ms=5),)},
     ),
+    "agents to run and nobody who runs them": (
+        "providers_unreachable",
+        {"unattended": ("ann", "bob"), "providers_problem": "nobody answers"},
+    ),
+    "a program that is not there": (
+        "program_unusable",
+        {"programs": (Program(name="codex", problem="no codex was found.", agents=("ann",)),)},
+    ),
+    "an agent that does not work": ("agent_ails", {"ailments": (an_ailment(),)}),
+    "tools that are not approved": (
+        "agent_may_ail",
+        {"ailments": (an_ailment(severity=Severity.WARNING, hint="fencepost agent tools ann --approve TOOL"),)},
+    ),
+    "an agent that cannot be looked at": ("agent_not_inspected", {"uninspected": {"ann": "no answer within 40 s"}}),
 }
 
 
@@ -154,6 +186,10 @@ def test_remedies_name_what_to_run() -> None:
     assert "--approve send_message" in remedy("Codex that never asks").do
     assert remedy("a script that is gone").do == "Run again: fencepost connect codex --agent ann"
     assert "kill 7" in remedy("a server without a program").do
+    assert remedy("an agent that does not work").do == "Run: fencepost agent doctor ann"
+    assert "[registration_occupied]" in remedy("an agent that does not work").what
+    assert remedy("tools that are not approved").severity is Severity.WARNING
+    assert remedy("a program that is not there").do.endswith("fencepost agent start ann")
     by_hand = judge(replace(HEALTHY, entries=(an_entry(name="mine"),), missing_commands=[COMMAND], trials={}))[0]
     assert "Put it right in /h/.codex/config.toml" in by_hand.do
 
@@ -167,7 +203,21 @@ def test_a_server_of_another_home_or_installation_is_nobodys_business_here() -> 
     assert [found.code for found in judge(replace(HEALTHY, processes=(a_process(home=None, orphan=True),)))]
 
 
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+@pytest.mark.parametrize(("count", "more"), [(NAMED_MAX, ""), (NAMED_MAX + 2, " and 2 more")])
+def test_one_finding_names_so_many_agents_and_counts_the_rest(count: int, more: str) -> None:
+    names = [f"a{number}" for number in range(count)]
+    (found,) = judge(replace(HEALTHY, unattended=names))
+    assert found.what.startswith(", ".join(names[:NAMED_MAX]) + more + " are to run")
+
+
+@pytest.mark.requirement("doctor.looks-at-agents-that-are-run")
+def test_providers_that_are_known_not_to_be_ready_are_told_of_once() -> None:
+    facts = replace(HEALTHY, unready={"providers": "crash_loop"}, unattended=("ann",))
+    assert [found.code for found in judge(facts)] == ["service_not_ready"]
+
+
 def test_judging_never_needs_a_fact_that_was_not_seen() -> None:
     bare = Facts(home="/h", default_home="/h", entries=(an_entry(environment={}),))
-    assert len(JUDGES) == 12
+    assert len(JUDGES) == 13
     assert {finding.code for finding in judge(bare)} == {"services_not_running"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost_mcp_edge.domain.presence import Reading, age_text, presence_of
+from fencepost_mcp_edge.domain.presence import Observation, Reading, Status, age_text, presence_of
 
 NOW = 1_700_000_000_000
 
@@ -25,6 +25,21 @@ def test_a_status_rests_on_what_the_mailbox_knows(reading: Reading | None, statu
     presence = presence_of(reading, now_ms=NOW)
     assert presence.status.value == status
     assert evidence in presence.evidence
+
+
+@pytest.mark.requirement("edge.presence-is-observed")
+@pytest.mark.parametrize("status", [Status.IDLE, Status.PROCESSING, Status.ACTION_NEEDED, Status.ERROR, Status.OFF])
+@pytest.mark.parametrize(
+    "reading", [None, Reading(waiting=True, off=False, last_read_at_ms=NOW)], ids=["unread", "waiting"]
+)
+def test_what_was_observed_of_a_runtime_comes_before_what_the_mailbox_knows(
+    reading: Reading | None, status: Status
+) -> None:
+    seen = Observation(status=status, detail="it asks", at_ms=NOW - 61_000)
+    presence = presence_of(reading, now_ms=NOW, observed=seen)
+    assert (presence.status, presence.evidence) == (status, "observed 1 min ago: it asks")
+    plain = presence_of(reading, now_ms=NOW, observed=Observation(status=status, detail="", at_ms=NOW))
+    assert plain.evidence == "observed 0 s ago"
 
 
 @pytest.mark.parametrize(

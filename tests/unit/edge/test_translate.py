@@ -234,6 +234,33 @@ def test_a_listing_shows_names_uuids_and_what_is_known() -> None:
     assert "has_more" not in payload
 
 
+@pytest.mark.requirement("edge.presence-is-observed")
+@pytest.mark.parametrize(
+    ("desired", "state", "status", "evidence"),
+    [
+        (sessions.DESIRED_STATE_ON, sessions.OBSERVED_STATE_OFF, "off", "observed 1 s ago: why"),
+        (sessions.DESIRED_STATE_ON, sessions.OBSERVED_STATE_STARTING, "starting", "observed 1 s ago: why"),
+        (sessions.DESIRED_STATE_ON, sessions.OBSERVED_STATE_IDLE, "idle", "observed 1 s ago: why"),
+        (sessions.DESIRED_STATE_PAUSED, sessions.OBSERVED_STATE_PROCESSING, "processing", "observed 1 s ago: why"),
+        (sessions.DESIRED_STATE_ON, sessions.OBSERVED_STATE_ACTION_NEEDED, "action_needed", "observed 1 s ago: why"),
+        (sessions.DESIRED_STATE_OFF, sessions.OBSERVED_STATE_ERROR, "error", "observed 1 s ago: why"),
+        # Nothing was observed, or nobody runs it for us: what its mailbox knows.
+        (sessions.DESIRED_STATE_ON, sessions.OBSERVED_STATE_UNSPECIFIED, "waiting", "waits for its mailbox now"),
+        (sessions.DESIRED_STATE_UNSPECIFIED, sessions.OBSERVED_STATE_IDLE, "waiting", "waits for its mailbox now"),
+    ],
+)
+def test_an_agent_that_is_run_is_listed_with_what_was_observed_of_it(
+    desired: sessions.DesiredState, state: sessions.ObservedState, status: str, evidence: str
+) -> None:
+    seen = sessions.AgentStatus(state=state, detail="why", observed_at_ms=1_000)
+    agent = sessions.Agent(agent_id="u-1", name="ann", desired=desired, status=seen)
+    readers = pb.ListReadersResponse(readers=[pb.Reader(agent_id="u-1", waiting=True)])
+    payload = translate.list_result(
+        [agent], translate.readings(readers), own_id="", now_ms=2_000, bytes_max=10_000, more=False
+    )
+    assert (payload["agents"][0]["status"], payload["agents"][0]["evidence"]) == (status, evidence)
+
+
 @pytest.mark.requirement("edge.pages")
 def test_a_listing_is_cut_at_its_budget_and_says_so() -> None:
     agents = [sessions.Agent(agent_id=f"u-{n}", name=f"agent-{n}") for n in range(50)]

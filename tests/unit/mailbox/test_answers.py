@@ -8,10 +8,25 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost_mailbox.domain.answers import AnswerEvent, Settled, judge_reply, settle
+from fencepost_mailbox.domain.answers import (
+    AnswerEvent,
+    Settled,
+    check_resolvable,
+    judge_reply,
+    judge_withdrawal,
+    settle,
+)
 from fencepost_mailbox.domain.records import evolve
-from fencepost_mailbox.domain.refusals import ConflictingReply, InvalidState, InvalidTask, Unauthorized, Withdrawn
-from fencepost_mailbox.domain.values import Answer, Delivery, Kind, Origin, ReplyStatus
+from fencepost_mailbox.domain.refusals import (
+    ConflictingReply,
+    InvalidState,
+    InvalidTask,
+    NotFound,
+    NotPending,
+    Unauthorized,
+    Withdrawn,
+)
+from fencepost_mailbox.domain.values import WORK, Answer, Delivery, Kind, Origin, ReplyStatus
 from fencepost_testing.mailboxes import a_record, id16
 
 REQUEST_DELIVERIES = (
@@ -26,7 +41,7 @@ ANSWERS = (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN)
 
 
 @pytest.mark.requirement("mailbox.settled-once")
-@pytest.mark.parametrize("event", AnswerEvent)
+@pytest.mark.parametrize("event", [event for event in AnswerEvent if event is not AnswerEvent.READ])
 def test_only_an_open_request_settles_and_only_a_pending_one_is_withdrawn(event: AnswerEvent) -> None:
     withdrawing, takes_back = event is AnswerEvent.WITHDRAW, event in (AnswerEvent.WITHDRAW, AnswerEvent.ABANDON)
     for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
@@ -39,8 +54,77 @@ def test_only_an_open_request_settles_and_only_a_pending_one_is_withdrawn(event:
         assert refused.value.state == {"answer": answer.name.lower(), "delivery": delivery.name.lower()}
 
 
+def test_reading_ends_a_prompt_and_never_a_request() -> None:
+    for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
+        with pytest.raises(InvalidState):
+            settle(a_record(delivery=delivery, answer=answer), AnswerEvent.READ)
+
+
+# Written out again: a prompt is answered by final words, closed by whatever else ends it, and never replied to.
+PROMPT = {
+    AnswerEvent.PUBLISH: Answer.ANSWERED,
+    AnswerEvent.HOST: Answer.CLOSED,
+    AnswerEvent.RESOLVE: Answer.CLOSED,
+    AnswerEvent.READ: Answer.CLOSED,
+}
+
+
+@pytest.mark.requirement("mailbox.prompts-are-answered-by-their-turn")
 @pytest.mark.parametrize("event", AnswerEvent)
-@pytest.mark.parametrize("kind", [kind for kind in Kind if kind is not Kind.REQUEST])
+def test_only_an_open_prompt_ends_and_never_by_a_reply_or_a_withdrawal(event: AnswerEvent) -> None:
+    for delivery, answer in itertools.product(REQUEST_DELIVERIES, (Answer.OPEN, Answer.ANSWERED, Answer.CLOSED)):
+        record = a_record(Kind.PROMPT, delivery=delivery, answer=answer)
+        if answer is Answer.OPEN and event in PROMPT:
+            assert settle(record, event) is PROMPT[event]
+            continue
+        with pytest.raises(InvalidState):
+            settle(record, event)
+
+
+@pytest.mark.requirement("mailbox.only-pending-requests-are-withdrawn")
+def test_a_sender_withdraws_what_nobody_has_seen_and_nothing_else() -> None:
+    for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
+        record = a_record(delivery=delivery, answer=answer)
+        if answer is Answer.WITHDRAWN:
+            assert judge_withdrawal(record, caller=id16("sender")) is False
+        elif answer is Answer.OPEN and delivery is Delivery.PENDING:
+            assert judge_withdrawal(record, caller=id16("sender")) is True
+        else:
+            with pytest.raises(NotPending) as refused:
+                judge_withdrawal(record, caller=id16("sender"))
+            assert refused.value.state == {"answer": answer.name.lower(), "delivery": delivery.name.lower()}
+    with pytest.raises(Unauthorized):
+        judge_withdrawal(a_record(), caller=id16("recipient"))
+    for nothing in (None, a_record()):
+        with pytest.raises(NotFound):
+            judge_withdrawal(nothing, caller=id16("somebody else"))
+    for kind in Kind:
+        if kind is not Kind.REQUEST:
+            with pytest.raises(InvalidTask):
+                judge_withdrawal(a_record(kind), caller=id16("recipient"))
+
+
+@pytest.mark.requirement("mailbox.a-person-settles-only-what-is-uncertain")
+def test_a_person_settles_what_is_uncertain_and_open_and_nothing_else() -> None:
+    for kind, delivery, answer in itertools.product(
+        (Kind.REQUEST, Kind.PROMPT), REQUEST_DELIVERIES, (*ANSWERS, Answer.CLOSED)
+    ):
+        record = a_record(kind, delivery=delivery, answer=answer)
+        if (delivery, answer) == (Delivery.UNCERTAIN, Answer.OPEN):
+            assert check_resolvable(record) is record
+            continue
+        with pytest.raises(InvalidState):
+            check_resolvable(record)
+    with pytest.raises(NotFound):
+        check_resolvable(None)
+    for kind in Kind:
+        if kind not in WORK:
+            with pytest.raises(InvalidTask):
+                check_resolvable(a_record(kind, delivery=Delivery.UNCERTAIN))
+
+
+@pytest.mark.parametrize("event", AnswerEvent)
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind not in WORK])
 def test_what_is_no_request_takes_no_answer(kind: Kind, event: AnswerEvent) -> None:
     with pytest.raises(InvalidTask):
         settle(a_record(kind), event)

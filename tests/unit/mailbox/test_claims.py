@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost_mailbox.domain import claims
+from fencepost_mailbox.domain.bindings import ENDED, Binding, BindingState
 from fencepost_mailbox.domain.claims import (
     Claim,
     ClaimState,
@@ -25,6 +26,7 @@ from fencepost_mailbox.domain.claims import (
 from fencepost_mailbox.domain.delivery import advance
 from fencepost_mailbox.domain.refusals import (
     ConflictingOutcome,
+    InvalidBinding,
     InvalidLimit,
     InvalidState,
     StaleClaim,
@@ -36,11 +38,12 @@ from fencepost_mailbox.domain.values import (
     CLAIM_TERM_MS_MAX,
     CLAIM_TERM_MS_MIN,
     RELEASES_MAX,
+    WORK,
     Answer,
     Delivery,
     Kind,
 )
-from fencepost_testing.mailboxes import NOW_MS, id16
+from fencepost_testing.mailboxes import NOW_MS, a_binding, a_turn, id16
 
 C, Out = ClaimState, Outcome
 
@@ -62,7 +65,7 @@ def a_claim(state: ClaimState = C.HELD, **changes: object) -> Claim:
 
 
 def answers_of(kind: Kind) -> tuple[Answer, ...]:
-    return (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN) if kind is Kind.REQUEST else (Answer.NONE,)
+    return tuple(answer for answer in Answer if answer is not Answer.NONE) if kind in WORK else (Answer.NONE,)
 
 
 CELLS = [
@@ -88,7 +91,7 @@ STANDS = {(C.ACCEPTED, Out.ACCEPTED), (C.VISIBLE, Out.VISIBLE), (C.FAILED, Out.F
 def fits(outcome: Outcome, kind: Kind) -> bool:
     if outcome is Out.UNCERTAIN:
         return True
-    return (outcome is not Out.VISIBLE) is (kind is Kind.REQUEST)
+    return (outcome is not Out.VISIBLE) is (kind in WORK)
 
 
 @pytest.mark.requirement("mailbox.evidence-counts-once")
@@ -113,6 +116,49 @@ def test_an_outcome_is_recorded_repeated_or_refused_exactly_as_listed(state: Cla
                 judge_finish(claim, outcome, kind=kind, answer=answer)
 
 
+@pytest.mark.requirement("mailbox.binding-and-acceptance-are-one")
+@pytest.mark.parametrize("bound", [None, *BindingState])
+@pytest.mark.parametrize("told", ["no turn", "the turn", "another turn"])
+def test_an_acceptance_stands_for_its_exact_turn_and_once_bound_for_good(bound: BindingState | None, told: str) -> None:
+    turn = {"no turn": None, "the turn": a_turn(), "another turn": a_turn("another")}[told]
+    # The claim moves with its binding; sight of the turn may be lost while the acceptance stays known.
+    states = (C.HELD, C.UNCERTAIN, C.ACCEPTED) if bound is None else (C.ACCEPTED, C.UNCERTAIN)
+    for state, outcome, answer in itertools.product(states, Outcome, answers_of(Kind.REQUEST)):
+        binding = None if bound is None else a_binding(state=bound)
+
+        def judged(
+            state: ClaimState = state,
+            outcome: Outcome = outcome,
+            answer: Answer = answer,
+            binding: Binding | None = binding,
+        ) -> bool:
+            return judge_finish(a_claim(state), outcome, kind=Kind.REQUEST, answer=answer, turn=turn, bound=binding)
+
+        if outcome is Out.VISIBLE:
+            expected: bool | type[Exception] = InvalidState
+        elif turn is not None and outcome is not Out.ACCEPTED:
+            expected = InvalidBinding
+        elif bound is not None and outcome is Out.ACCEPTED:
+            expected = False if told == "the turn" else ConflictingOutcome
+        elif bound is not None and (outcome is Out.FAILED or bound in ENDED):
+            expected = ConflictingOutcome
+        elif bound is BindingState.UNCERTAIN:
+            expected = False
+        elif (state, outcome) == (C.ACCEPTED, Out.ACCEPTED):
+            expected = False if turn is None else ConflictingOutcome
+        elif (state, outcome) in STANDS:
+            expected = False
+        elif (state, outcome) == (C.ACCEPTED, Out.UNCERTAIN):
+            expected = True if answer is Answer.OPEN else ConflictingOutcome
+        else:
+            expected = True if (state, outcome) in RECORDED else ConflictingOutcome
+        if isinstance(expected, bool):
+            assert judged() is expected, (state, outcome, answer)
+            continue
+        with pytest.raises(expected):
+            judged()
+
+
 @pytest.mark.requirement("mailbox.uncertain-is-never-work-again")
 @pytest.mark.parametrize("state", ClaimState)
 def test_only_a_held_claim_is_released_and_a_released_one_stays_so(state: ClaimState) -> None:
@@ -131,6 +177,9 @@ def test_sight_is_lost_of_held_claims_and_of_accepted_ones_that_still_want_an_an
     for answer in Answer:
         lost = state is C.HELD or (state is C.ACCEPTED and answer is Answer.OPEN)
         assert loses_sight(a_claim(state), answer=answer) is lost
+        for bound in BindingState:
+            known = state is C.ACCEPTED and bound in ENDED
+            assert loses_sight(a_claim(state), answer=answer, bound=a_binding(state=bound)) is (lost and not known)
 
 
 # The state of a claim and the delivery of its record move together.
@@ -151,7 +200,7 @@ def test_whatever_may_be_recorded_of_a_claim_moves_its_record_to_the_same_state(
         except (InvalidState, StaleClaim, ConflictingOutcome):
             continue
         # A claim on context is never accepted or failed, so that nothing follows from there.
-        possible = kind is Kind.REQUEST or state not in (C.ACCEPTED, C.FAILED)
+        possible = kind in WORK or state not in (C.ACCEPTED, C.FAILED)
         if written and possible:
             after = advance(kind, DELIVERY_OF[state], claims.EVENT_OF[outcome])
             assert after is DELIVERY_OF[claims.STATE_OF[outcome]]
@@ -161,7 +210,7 @@ def test_whatever_may_be_recorded_of_a_claim_moves_its_record_to_the_same_state(
 @given(outcomes=st.lists(st.sampled_from(Outcome), max_size=12), kind=st.sampled_from(Kind))
 def test_no_report_demotes_what_is_known_and_each_counts_once(outcomes: list[Outcome], kind: Kind) -> None:
     state, recorded = C.HELD, []
-    answer = Answer.OPEN if kind is Kind.REQUEST else Answer.NONE
+    answer = Answer.OPEN if kind in WORK else Answer.NONE
     for outcome in outcomes:
         try:
             if judge_finish(a_claim(state), outcome, kind=kind, answer=answer):

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from fencepost_mailbox.domain import delivery
 from fencepost_mailbox.domain.delivery import Event, admitted, advance
 from fencepost_mailbox.domain.refusals import InvalidState
-from fencepost_mailbox.domain.values import Delivery, Kind
+from fencepost_mailbox.domain.values import WORK, Delivery, Kind
 
 D, E = Delivery, Event
 
@@ -34,11 +34,11 @@ CONTEXT = {
     D.CLAIMED: {E.PROVE_NOT_WRITTEN: D.STORED, E.SHOW: D.VISIBLE, E.LOSE_SIGHT: D.UNCERTAIN},
     D.UNCERTAIN: {E.RECEIVE: D.UNCERTAIN, E.SHOW: D.VISIBLE},
 }
-CONTEXT_KINDS = [kind for kind in Kind if kind is not Kind.REQUEST]
+CONTEXT_KINDS = [kind for kind in Kind if kind not in WORK]
 
 
 def expected(kind: Kind, state: Delivery, event: Event) -> Delivery | None:
-    return (REQUEST if kind is Kind.REQUEST else CONTEXT).get(state, {}).get(event)
+    return (REQUEST if kind in WORK else CONTEXT).get(state, {}).get(event)
 
 
 @pytest.mark.requirement("mailbox.delivery-moves-only-as-the-tables-say")
@@ -56,7 +56,7 @@ def test_only_the_listed_events_move_a_record(kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", Kind)
 def test_a_new_request_is_pending_and_new_context_is_stored(kind: Kind) -> None:
-    assert admitted(kind) is (D.PENDING if kind is Kind.REQUEST else D.STORED)
+    assert admitted(kind) is (D.PENDING if kind in WORK else D.STORED)
 
 
 def walk(kind: Kind, start: Delivery, events: list[Event]) -> list[tuple[Delivery, Event, Delivery]]:

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost_mailbox.domain.inbox import acknowledgeable, place, possibly_seen
 from fencepost_mailbox.domain.records import evolve
-from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
+from fencepost_mailbox.domain.values import WORK, Answer, Delivery, Inbox, Kind
 from fencepost_testing.mailboxes import a_record
 
 DELIVERIES = {
@@ -22,11 +22,15 @@ DELIVERIES = {
     ),
     False: (Delivery.STORED, Delivery.EXPOSED, Delivery.CLAIMED, Delivery.VISIBLE, Delivery.UNCERTAIN),
 }
+ANSWERS = {
+    Kind.REQUEST: (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN),
+    Kind.PROMPT: (Answer.OPEN, Answer.ANSWERED, Answer.CLOSED),
+}
 STATES = [
     (kind, delivery, answer, exposed, acknowledged)
     for kind in Kind
-    for delivery in DELIVERIES[kind is Kind.REQUEST]
-    for answer in ((Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN) if kind is Kind.REQUEST else (Answer.NONE,))
+    for delivery in DELIVERIES[kind in WORK]
+    for answer in (ANSWERS[kind] if kind in WORK else (Answer.NONE,))
     for exposed, acknowledged in itertools.product((False, True), repeat=2)
 ]
 
@@ -43,11 +47,16 @@ def test_what_was_carried_or_is_being_carried_into_the_conversation_is_away() ->
             assert placed(state) is Inbox.AWAY, state
 
 
+def read_prompt(kind: Kind, delivery: Delivery) -> bool:
+    """A prompt that its agent read for itself is closed by that, and shown until it is acknowledged."""
+    return kind is Kind.PROMPT and delivery is Delivery.RECEIVER
+
+
 @pytest.mark.requirement("mailbox.inbox-is-what-receive-shows")
 def test_a_settled_request_is_never_shown_as_new() -> None:
     for state in STATES:
         kind, delivery, answer, exposed, _ = state
-        if kind is Kind.REQUEST and answer is not Answer.OPEN:
+        if kind in WORK and answer is not Answer.OPEN and not read_prompt(kind, delivery):
             assert placed(state) is not Inbox.FRESH, state
             # Replaying a cursor shows again what was shown once, and nothing that never was.
             readable = delivery in (Delivery.RECEIVER, Delivery.UNCERTAIN)
@@ -60,7 +69,7 @@ def test_fresh_is_readable_unsettled_and_unacknowledged() -> None:
         kind, delivery, answer, _, acknowledged = state
         never_shown = delivery in (Delivery.PENDING, Delivery.STORED)
         readable = never_shown or delivery in (Delivery.RECEIVER, Delivery.EXPOSED, Delivery.UNCERTAIN)
-        unsettled = kind is not Kind.REQUEST or answer is Answer.OPEN
+        unsettled = kind not in WORK or answer is Answer.OPEN or read_prompt(kind, delivery)
         fresh = readable and unsettled and (never_shown or not acknowledged)
         assert (placed(state) is Inbox.FRESH) == fresh, state
 

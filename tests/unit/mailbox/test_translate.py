@@ -13,6 +13,8 @@ from fencepost.sessions.v1 import sessions_pb2 as sessions_pb
 from fencepost_kit.ids import MalformedId, uuid_text
 from fencepost_kit.refusal import Malformed
 from fencepost_mailbox import translate
+from fencepost_mailbox.domain.answers import Resolution
+from fencepost_mailbox.domain.bindings import BindingState, Mode, TurnOutcome
 from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.explanations import summary
 from fencepost_mailbox.domain.pages import RECORD_OVERHEAD_BYTES
@@ -23,6 +25,7 @@ from fencepost_mailbox.domain.values import (
     Answer,
     Completion,
     Delivery,
+    Desired,
     FactKind,
     Kind,
     Operation,
@@ -94,10 +97,12 @@ def test_what_is_no_id_names_nothing(text: str) -> None:
         translate.request_id_of(text)
 
 
-@pytest.mark.parametrize("prefix", ["inf_", "rep_", "ntc_"])
-def test_only_a_requests_id_takes_a_reply(prefix: str) -> None:
-    with pytest.raises(InvalidTask):
-        translate.request_id_of(prefix + HEX)
+@pytest.mark.parametrize("prefix", ["inf_", "rep_", "ntc_", "prm_"])
+def test_only_a_requests_id_takes_a_reply_or_is_withdrawn(prefix: str) -> None:
+    for read in (translate.request_id_of, translate.withdrawn_id_of):
+        with pytest.raises(InvalidTask):
+            read(prefix + HEX)
+        assert read("ask_" + HEX) == id16("record")
 
 
 @given(st.text(max_size=40))
@@ -127,12 +132,25 @@ def test_every_value_has_its_word_on_the_wire() -> None:
         assert pb.Origin.Name(shown(origin=origin).origin) == f"ORIGIN_{origin.name}"
     for status in (ReplyStatus.DONE, ReplyStatus.BLOCKED, ReplyStatus.FAILED):
         assert pb.ReplyStatus.Name(shown(status=status).reply_status) == f"REPLY_STATUS_{status.name}"
-    for answer in (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN):
+    for answer in (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN, Answer.CLOSED):
         assert pb.AnswerState.Name(shown(answer=answer).answer_state) == f"ANSWER_STATE_{answer.name}"
     for completion in (Completion.AUTOMATIC, Completion.EXPLICIT):
         assert pb.Completion.Name(shown(completion=completion).completion) == f"COMPLETION_{completion.name}"
     for reader in Reader:
         assert pb.RecipientReader.Name(pb.RecipientReader.ValueType(reader)) == f"RECIPIENT_READER_{reader.name}"
+    for mode in Mode:
+        assert pb.AdmissionMode.Name(pb.AdmissionMode.ValueType(mode)) == f"ADMISSION_MODE_{mode.name}"
+    for state in BindingState:
+        assert pb.BindingState.Name(pb.BindingState.ValueType(state)) == f"BINDING_STATE_{state.name}"
+    for how in TurnOutcome:
+        word = "UNSPECIFIED" if how is TurnOutcome.NONE else how.name
+        assert pb.TurnOutcome.Name(pb.TurnOutcome.ValueType(how)) == f"TURN_OUTCOME_{word}"
+    for resolution in Resolution:
+        assert pb.Resolution.Name(pb.Resolution.ValueType(resolution)) == f"RESOLUTION_{resolution.name}"
+    for desired in Desired:
+        assert sessions_pb.DesiredState.Name(sessions_pb.DesiredState.ValueType(desired)) == (
+            f"DESIRED_STATE_{desired.name}"
+        )
     for operation in Operation:
         assert pb.Operation.Name(pb.Operation.ValueType(operation)) == f"OPERATION_{operation.name}"
 
@@ -222,7 +240,7 @@ def test_an_explanation_shows_no_body_and_the_summary_neither() -> None:
 @pytest.mark.parametrize("delivery", Delivery)
 def test_every_state_has_its_sentence_and_uncertain_ones_never_advise_to_send_again(delivery: Delivery) -> None:
     for answer in Answer:
-        kind = Kind.INFORMATION if answer is Answer.NONE else Kind.REQUEST
+        kind = {Answer.NONE: Kind.INFORMATION, Answer.CLOSED: Kind.PROMPT}.get(answer, Kind.REQUEST)
         for reader in Reader:
             words = summary(a_record(kind, delivery=delivery, answer=answer), reader=reader, answered_by="a person")
             assert words.startswith(f"The {kind.name.lower()} is ")

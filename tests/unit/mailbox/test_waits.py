@@ -85,12 +85,29 @@ async def test_a_wait_of_no_time_times_out_at_once() -> None:
 
 
 @pytest.mark.requirement("mailbox.a-stop-ends-waits")
-@pytest.mark.parametrize("order", [(Wake.ACTIVITY, Wake.DRAINING), (Wake.DRAINING, Wake.ACTIVITY)])
+@pytest.mark.parametrize(
+    "order",
+    [
+        (Wake.ACTIVITY, Wake.DRAINING),
+        (Wake.DRAINING, Wake.ACTIVITY),
+        (Wake.PROVIDER_CONTEXT, Wake.DRAINING),
+        (Wake.DRAINING, Wake.PROVIDER_CONTEXT),
+    ],
+)
 async def test_a_stop_outranks_every_other_reason(order: tuple[Wake, ...]) -> None:
     wait = ParkedWait(SYSTEM_CLOCK)
     for reason in order:
         wait.wake(reason)
     assert await wait.sleep(WAIT_S_MAX) is Wake.DRAINING
+
+
+@pytest.mark.requirement("mailbox.injected-context-ends-waits")
+@pytest.mark.parametrize("order", [(Wake.ACTIVITY, Wake.PROVIDER_CONTEXT), (Wake.PROVIDER_CONTEXT, Wake.ACTIVITY)])
+async def test_an_injection_is_not_hidden_by_activity_beside_it(order: tuple[Wake, ...]) -> None:
+    wait = ParkedWait(SYSTEM_CLOCK)
+    for reason in order:
+        wait.wake(reason)
+    assert await wait.sleep(WAIT_S_MAX) is Wake.PROVIDER_CONTEXT
 
 
 @pytest.mark.requirement("mailbox.a-stop-ends-waits")

@@ -418,3 +418,54 @@ def test_whatever_happens_no_mutation_is_called_twice_and_every_call_ends_once(e
             table.calls.cancel(next(iter(table.calls._calls.values())).id_text)
     assert len(table.calls) == 0
     assert len(table.answers) + len(table.silenced) == table._ids
+
+
+@pytest.mark.requirement("mcp.lost-interruption-is-told")
+def test_an_interruption_whose_answer_was_lost_is_told_at_once_and_never_asked_again(open_table: Table) -> None:
+    name = open_table.admit("interrupt_agent")
+    open_table.send()
+    open_table.calls.lost()
+    assert open_table.told(name) == ("delivery_uncertain", "unknown")
+    hint = open_table.answers[name]["result"]["structuredContent"]["hint"]
+    assert "list_agents" in hint
+    assert "message list" not in hint
+    open_table.calls.opened("E2")
+    assert open_table.send() == []
+
+
+@pytest.mark.requirement("mcp.lost-interruption-is-told")
+def test_an_interruption_that_an_edge_had_not_begun_is_sent_to_the_next(open_table: Table) -> None:
+    open_table.admit("interrupt_agent")
+    first = open_table.send()
+    open_table.calls.answered(b"1 again")
+    open_table.calls.lost()
+    open_table.calls.opened("E2")
+    assert open_table.send() == first
+    open_table.calls.lost()
+    assert open_table.told("1") == ("delivery_uncertain", "unknown")
+
+
+@pytest.mark.requirement("mcp.lost-interruption-is-told")
+def test_an_interruption_that_never_left_was_not_written(open_table: Table) -> None:
+    name = open_table.admit("interrupt_agent")
+    open_table.send(deliver=False)
+    open_table.calls.lost()
+    assert open_table.answers == {}
+    open_table.pass_ms(module.RECONNECT_MS_MAX + 1)
+    assert open_table.told(name) == ("not_written", False)
+
+
+@pytest.mark.requirement("mcp.lost-interruption-is-told")
+def test_an_interruption_without_an_answer_in_time_is_not_known(open_table: Table) -> None:
+    name = open_table.admit("interrupt_agent")
+    open_table.send()
+    open_table.pass_ms(module.CALL_MS_MAX + 1)
+    assert open_table.told(name) == ("delivery_uncertain", "unknown")
+
+
+@pytest.mark.requirement("mcp.cancel-and-eof-end-waits-only")
+def test_a_cancelled_interruption_is_silenced_and_not_taken_back(open_table: Table) -> None:
+    name = open_table.admit("interrupt_agent")
+    open_table.send()
+    open_table.calls.cancel(name)
+    assert (open_table.send(), open_table.silenced) == ([], [name])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -269,3 +271,12 @@ def test_wrong_arguments_are_told_as_a_tool_error_that_wrote_nothing() -> None:
     assert told["code"] == "invalid_arguments"
     assert told["written"] is False
     assert json.loads(answer["result"]["content"][0]["text"]) == told
+
+
+@pytest.mark.requirement("mcp.seven-tools")
+def test_the_reference_names_every_tool_with_its_arguments() -> None:
+    page = (Path(__file__).resolve().parents[3] / "docs" / "reference" / "tools.md").read_text(encoding="utf-8")
+    for tool in registry.TOOLS:
+        row = re.search(rf"^\| `{tool.name}` \| ([^|]*) \|", page, re.MULTILINE)
+        assert row, tool.name
+        assert {name for name in tool.arguments if f"`{name}`" not in row[1]} == set(), tool.name

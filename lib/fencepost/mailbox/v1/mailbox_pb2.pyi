@@ -356,6 +356,10 @@ class _OperationEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Operation.V
     """Reply."""
     OPERATION_CLAIM: _Operation.ValueType  # 4
     """Claim."""
+    OPERATION_PROMPT: _Operation.ValueType  # 5
+    """Prompt."""
+    OPERATION_RESOLVE: _Operation.ValueType  # 6
+    """ResolveDelivery."""
 
 class Operation(_Operation, metaclass=_OperationEnumTypeWrapper):
     """Which operation a key belongs to."""
@@ -370,6 +374,10 @@ OPERATION_REPLY: Operation.ValueType  # 3
 """Reply."""
 OPERATION_CLAIM: Operation.ValueType  # 4
 """Claim."""
+OPERATION_PROMPT: Operation.ValueType  # 5
+"""Prompt."""
+OPERATION_RESOLVE: Operation.ValueType  # 6
+"""ResolveDelivery."""
 Global___Operation: _TypeAlias = Operation  # noqa: Y015
 
 class _Settlement:

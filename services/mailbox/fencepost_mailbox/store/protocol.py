@@ -155,6 +155,10 @@ class Queries(Protocol):
         """Return bindings whose recorded outcome is to be published, of one requester or of all."""
         ...
 
+    def has_unpublished(self, requester: bytes) -> bool:
+        """Tell whether a recorded outcome is to be published to a requester. Asked with every receive."""
+        ...
+
     def incarnation(self, dispatcher: bytes) -> int:
         """Return the newest start of a dispatcher; 0 for none."""
         ...

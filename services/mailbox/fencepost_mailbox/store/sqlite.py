@@ -352,6 +352,10 @@ class SqliteQueries:
             rows = self._all(sql.UNPUBLISHED_OF, requester=requester, limit=limit)
         return [binding_from_row(row) for row in rows]
 
+    def has_unpublished(self, requester: bytes) -> bool:
+        """See Queries."""
+        return self._one(sql.HAS_UNPUBLISHED, requester=requester) is not None
+
     def incarnation(self, dispatcher: bytes) -> int:
         """See Queries."""
         row = self._one(sql.INCARNATION_OF, dispatcher=dispatcher)

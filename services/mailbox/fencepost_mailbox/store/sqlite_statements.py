@@ -168,6 +168,9 @@ binding.generation, binding.provider, binding.session_id, binding.turn_id, bindi
 binding.publishes, binding.outcome, binding.final_bytes, binding.final_digest, binding.evidence, binding.reply_id,
 binding.final FROM binding WHERE binding.requester = :requester AND binding.state = 2 AND binding.publishes = 1
 ORDER BY binding.sequence LIMIT :limit OFFSET 0"""
+HAS_UNPUBLISHED: Final = """\
+SELECT 1 FROM binding WHERE binding.requester = :requester AND binding.state = 2 AND binding.publishes = 1 LIMIT 1
+OFFSET 0"""
 UNPUBLISHED: Final = """\
 SELECT binding.sequence, binding.token, binding.record_id, binding.recipient, binding.requester, binding.dispatcher,
 binding.generation, binding.provider, binding.session_id, binding.turn_id, binding.mode, binding.state,

@@ -264,6 +264,9 @@ UNPUBLISHED_OF = _sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
+HAS_UNPUBLISHED = _sqlite(
+    select(_const(1)).where(B.requester == bindparam("requester"), _UNPUBLISHED).limit(_const(1)).offset(_ZERO)
+)
 UNPUBLISHED = _sqlite(
     # SQLAlchemy renders no hint for this dialect.
     select(BINDING).where(_UNPUBLISHED).limit(bindparam("limit")).offset(_ZERO)

@@ -144,7 +144,8 @@ class Publishing:
             published.append(self._publish(tx, binding, record))
             if record.answer is Answer.OPEN:
                 concerned |= dict.fromkeys(asked_by(record))
-                replied.append(record)
+                if record.sender is not None and publication(binding).origin is Origin.AUTOMATIC:
+                    replied.append(record)
         told = tuple(concerned)
         return Applied(value=published, wakes=told, work=told, replied=tuple(replied), at_ms=self.now_ms)
 
@@ -223,8 +224,8 @@ async def _published(ports: Ports, *, token: bytes | None = None, requester: byt
 
 async def publish_left(ports: Ports, *, requester: bytes | None = None) -> int:
     """Publish what a crash or a refusal left recorded, of one requester or of all; returns how many it was (M096)."""
-    count = 0
-    while ports.store.read.unpublished(1, requester=requester):
+    count, queries = 0, ports.store.read
+    while queries.has_unpublished(requester) if requester is not None else queries.unpublished(1):
         published = await _published(ports, requester=requester)
         count += len(published)
         if not published:

@@ -114,5 +114,6 @@ async def _answered(
     except Exception as error:  # noqa: BLE001 - one call's defect must not end the connection of all the others
         _log.exception("call_failed", error, tool=verdict.tool.name)
         problem = outcomes.broken(mutation=mutation)
+    problem = outcomes.fitting(problem, verdict.tool.name)
     _log.info("tool_error", tool=verdict.tool.name, code=problem.code)
     return problem.line(request.id_text)

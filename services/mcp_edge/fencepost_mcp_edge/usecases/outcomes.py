@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.errors import FencepostError, NotWritten, Refused
-from fencepost.mcp import wire
+from fencepost.mcp import answers, wire
 
 EDGE_CALL_MS_MAX: Final = 62_000
 
@@ -15,6 +15,7 @@ _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
     " agent's environment."
 )
+_SEE: Final = "Look at the agent's status with list_agents before you decide anew; it is not tried again."
 
 
 class ToolError(Exception):
@@ -33,14 +34,22 @@ class ToolError(Exception):
         return wire.tool_error(id_text, code=self.code, message=self.message, hint=self.hint, uncertain=self.uncertain)
 
 
-def _sentence(text: str) -> str:
+def fitting(problem: ToolError, tool: str) -> ToolError:
+    """Return a problem with the hint that fits its tool: a lost interruption is no message that could be looked for."""
+    if problem.uncertain and tool in answers.TELLS:
+        problem.hint = _SEE
+    return problem
+
+
+def sentence(text: str) -> str:
+    """Return a text of a service as a whole sentence."""
     text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 
 def told(error: FencepostError, *, mutation: bool) -> ToolError:
     """Return what a model is told of an error of the client library."""
-    message, hint = _sentence(error.message), error.hint
+    message, hint = sentence(error.message), error.hint
     if isinstance(error, Refused):
         if error.may_resend:
             hint = f"{hint} It may be called again.".lstrip()
@@ -137,6 +146,6 @@ def unsent(error: FencepostError) -> ToolError:
         return told(error, mutation=True)
     return ToolError(
         "not_written",
-        f"{_sentence(error.message)} The call itself was not sent.",
+        f"{sentence(error.message)} The call itself was not sent.",
         hint=f"It may be called again. {_UP}",
     )

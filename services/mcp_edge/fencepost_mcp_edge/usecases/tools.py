@@ -17,7 +17,7 @@ from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Arguments, Payload
 from fencepost_mcp_edge.usecases.caller import Caller
-from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED, ToolError
+from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED, ToolError, sentence
 
 PAGE_BYTES: Final = 24 * 1024
 LISTED_AGENTS_MAX: Final = 500
@@ -52,7 +52,7 @@ class Asking:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Reading:
-    """A tool that may be asked any number of times."""
+    """A tool that writes no record: asked as often as it takes, or (Lost.TELL) once."""
 
     name: str
     ask: Callable[[Asking], Awaitable[Payload]]
@@ -138,15 +138,12 @@ async def _interrupt(asking: Asking) -> Payload:
             hint=_INSTEAD,
         )
     answer = await caller.providers.interrupt_turn(providers.InterruptTurnRequest(target=agent.agent_id))
+    why = f" {sentence(answer.detail)}" if answer.detail else ""
     if answer.interruption == providers.INTERRUPTION_UNSUPPORTED:
-        why = f" {answer.detail}" if answer.detail else ""
         raise ToolError("unsupported_capability", f"{agent.name} was not interrupted.{why}", hint=_INSTEAD)
     if answer.interruption == providers.INTERRUPTION_UNCERTAIN:
         raise ToolError(
-            "delivery_uncertain",
-            f"Whether {agent.name} was interrupted is not known; it is not tried again.",
-            hint="Look at its status with list_agents before you decide anew.",
-            uncertain=True,
+            "delivery_uncertain", f"Whether {agent.name} was interrupted is not known.{why}", uncertain=True
         )
     return translate.interrupt_result(answer)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
-FRESH = "fresh"
+FRESH: Final = "fresh"
 
 
 class Desired(enum.IntEnum):

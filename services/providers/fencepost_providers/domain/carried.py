@@ -14,8 +14,6 @@ from fencepost_providers.domain.runtimes import (
     TurnStatus,
 )
 
-EVIDENCE_BYTES_MAX = 1024
-
 
 class Answer(enum.IntEnum):
     """What came of a claim. Values are stored."""

@@ -47,12 +47,6 @@ class AgentOff(ProvidersRefusal):
     reason = "agent_off"
 
 
-class NotReady(ProvidersRefusal):
-    """The agent's runtime did not become ready in time; it may still."""
-
-    reason = "not_ready"
-
-
 class StillBusy(ProvidersRefusal):
     """The agent's turn did not end in time, or somebody else changes its runtime."""
 

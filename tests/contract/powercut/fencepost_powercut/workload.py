@@ -18,12 +18,13 @@ from fencepost_kit.clock import SYSTEM_CLOCK
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import IdMint
 from fencepost_kit.refusal import Refusal
+from fencepost_mailbox.domain.bindings import Mode, Turn, TurnOutcome, ending
 from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.idempotency import fingerprint
 from fencepost_mailbox.domain.values import Agent, Completion, Kind, Operation, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition
 from fencepost_mailbox.store.sqlite import SqliteStore
-from fencepost_mailbox.usecases import admit, claim, open_generation, receive, reply, settle_key
+from fencepost_mailbox.usecases import admit, claim, open_generation, outcome, receive, reply, settle_key
 from fencepost_mailbox.usecases.follow import DirectoryStep, NotingReads
 from fencepost_mailbox.usecases.ports import Ports
 from fencepost_mailbox.waits import Waits
@@ -231,11 +232,20 @@ class Script:
         match number % 3:
             case 0:
                 await claim.Release(self._ports)(token, generation, "nothing was written")
+            case 1 if kind is claim.ClaimKind.REQUEST and number % 4 == 3:
+                await self._turn(token, generation)
             case 1:
-                outcome = Outcome.FAILED if kind is claim.ClaimKind.REQUEST else Outcome.VISIBLE
-                await claim.Finish(self._ports)(token, generation, outcome, "script")
+                said = Outcome.FAILED if kind is claim.ClaimKind.REQUEST else Outcome.VISIBLE
+                await claim.Finish(self._ports)(token, generation, said, "script")
             case _:
                 pass  # left standing: the next life turns it uncertain
+
+    async def _turn(self, token: bytes, generation: int) -> None:
+        """Let a turn take the work and end: what is on disk before its answer is."""
+        turn = Turn(provider="script", session_id="session", turn_id=token.hex(), mode=Mode.START)
+        await claim.Finish(self._ports)(token, generation, Outcome.ACCEPTED, "script", turn)
+        told = ending(TurnOutcome.COMPLETED, self._body(), 0)
+        await outcome.RecordOutcome(self._ports)(token, generation, turn, told, "script")
 
     async def _note(self, number: int) -> None:
         await self._store.submit(NotingReads(reads=[(AGENTS[0], NOW_MS + number)]))

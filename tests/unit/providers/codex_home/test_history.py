@@ -141,6 +141,20 @@ def test_a_broken_end_of_the_native_copy_is_repaired_and_what_was_cut_is_kept(
 
 
 @pytest.mark.requirement("codex.broken-ends-are-repaired")
+def test_a_file_in_a_form_that_is_not_known_is_never_cut(
+    home: Path, native: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "DAMAGED_BYTES_MAX", 10)
+    (home / history.HISTORY).write_bytes(said(1))
+    (native / history.HISTORY).write_bytes(b"12345678901")
+    assert publish(home, native, records) == ["codex_history_not_published"]
+    assert central(native) == b"12345678901"
+    (native / history.HISTORY).write_bytes(b"1234567890")
+    assert publish(home, native, records) == []
+    assert central(native) == said(1)
+
+
+@pytest.mark.requirement("codex.broken-ends-are-repaired")
 def test_a_whole_last_record_that_only_lacks_its_line_end_gets_it(home: Path, native: Path, records: Path) -> None:
     (native / history.HISTORY).write_bytes(said(1) + said(2)[:-1])
     (home / history.HISTORY).write_bytes(said(3))
@@ -207,6 +221,21 @@ def test_a_native_copy_that_is_too_large_locked_or_no_file_is_left_for_the_next_
     (native / "kept").rename(native / history.HISTORY)
     assert publish(home, native, records) == []
     assert central(native) == said(1) + said(2)
+
+
+@pytest.mark.requirement("codex.history-is-published")
+def test_the_index_is_published_under_the_lock_that_codex_keeps_beside_it(
+    home: Path, native: Path, records: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    line = named("a", "name", "2026-11-30T12:00:00Z")
+    (home / history.INDEX).write_bytes(line)
+    monkeypatch.setattr(history, "LOCK_MS_MAX", 30)
+    with (native / history.INDEX_LOCK).open("wb") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert publish(home, native, records) == ["codex_history_not_published"]
+        assert not (native / history.INDEX).exists()
+    assert publish(home, native, records) == []
+    assert central(native, history.INDEX) == line
 
 
 @pytest.mark.requirement("codex.history-is-published")

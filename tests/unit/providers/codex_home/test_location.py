@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +49,7 @@ async def test_a_long_home_lies_in_a_short_private_place_and_is_linked(
     for folder in (short, done.codex_home.parent, done.codex_home):
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     record = json.loads((Path(plan.folder) / "codex" / "home.json").read_bytes())
-    assert record["home"] == str(done.codex_home)
+    assert Path(record["home"]) == done.codex_home
     assert json.loads((done.codex_home.parent / "owner.json").read_bytes())["folder"] == plan.folder
     assert codex_home.codex_home(plan) == done.codex_home
     assert (await prepared(plan, native)).codex_home == done.codex_home  # it stays there, whatever roots there are
@@ -172,3 +172,49 @@ async def test_a_crash_at_any_step_of_the_move_loses_nothing(
     assert not grown or (done.codex_home / "state_5.sqlite").read_bytes() == b"kept"
     assert {note.code for note in done.notes} <= {"registration_written", "registration_current"}
     assert len(list(short.iterdir())) == 1
+
+
+@pytest.mark.requirement("codex.long-paths-have-a-short-place")
+async def test_a_lost_record_is_made_again_from_the_link_and_a_link_of_somebody_else_is_refused(
+    plan: LaunchPlan, native: Path, short: Path, tmp_path: Path
+) -> None:
+    done = await prepared(plan, native, short)
+    (done.codex_home / "state_5.sqlite").write_bytes(b"kept")
+    record = Path(plan.folder) / "codex" / "home.json"
+    record.unlink()
+    again = await prepared(plan, native, short)
+    assert again.codex_home == done.codex_home
+    assert record.exists()
+    assert (again.codex_home / "state_5.sqlite").read_bytes() == b"kept"
+    record.unlink()
+    visible(plan).unlink()
+    visible(plan).symlink_to(tmp_path)
+    with pytest.raises(StartFailed) as refused:
+        await prepared(plan, native, short)
+    assert refused.value.code == "codex_home_unsafe"
+    assert visible(plan).readlink() == tmp_path
+
+
+@pytest.mark.requirement("codex.long-paths-have-a-short-place")
+async def test_a_fencepost_home_may_be_moved_whole_with_the_short_places_in_it(
+    plan_of: Callable[..., LaunchPlan], native: Path, short: Path, tmp_path: Path
+) -> None:
+    old, new = short.parent / "old", short.parent / "new"
+    agent = Path("agents", plan_of().agent_id)
+    (old / "skills" / "one").mkdir(parents=True)
+
+    async def at(home: Path) -> codex_home.Prepared:
+        plan = plan_of(folder=str(home / agent), skills=(str(home / "skills"),))
+        return await codex_home.prepare(plan, native=native, socket_bytes_max=MAX)
+
+    first = await at(old)
+    assert first.codex_home.is_relative_to(old / "codex")
+    (first.codex_home / "state_5.sqlite").write_bytes(b"kept")
+    old.rename(new)
+    done = await at(new)
+    assert done.codex_home.is_relative_to(new / "codex")
+    assert (done.codex_home / "state_5.sqlite").read_bytes() == b"kept"
+    assert (new / agent / "habitat" / ".codex").readlink() == done.codex_home
+    assert (done.codex_home / "skills" / "one").readlink() == new / "skills" / "one"
+    assert {note.code for note in done.notes} == {"registration_current"}
+    assert not old.exists()

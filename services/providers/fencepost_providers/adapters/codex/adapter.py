@@ -243,6 +243,10 @@ async def _opened(runtime: CodexRuntime, plan: LaunchPlan) -> None:
         runtime.observe(thread)
         return
     runtime.open(str(thread["id"]), thread)
-    # Writes the session's file without a turn: until then a restart would find nothing to resume.
+    # A session's file is what a restart resumes, and it is not written yet. A name makes Codex write it without a turn;
+    # 0.159.2 keeps the name elsewhere and writes it with the first item (0.169.0 and 0.171.0 do with the name).
     name = plan.name[:NAME_CHARS_MAX] or plan.agent_id
     await ask("thread/name/set", {"threadId": runtime.conversation_id, "name": name})
+    if isinstance(thread.get("path"), str) and not Path(thread["path"]).exists():  # noqa: ASYNC240 (one look)
+        item = {"type": "message", "role": "developer", "content": [{"type": "input_text", "text": f"You are {name}."}]}
+        await ask("thread/inject_items", {"threadId": runtime.conversation_id, "items": [item]})

@@ -187,6 +187,8 @@ class Conversation:
 
     def _resolved(self, params: Json) -> Iterator[Heard]:
         if self._waiting.pop(str(params.get("requestId")), None) is not None:
+            # The status says so too, a little later.
+            self.flags = self.flags if self._waiting else ()
             self.changes += 1
             yield self.activity()
 
@@ -197,8 +199,9 @@ class Conversation:
         self.observe(status)
         self.changes += 1
         # Idle is said before the turn is completed, and holds once that was said too; active is said before the turn is
-        # named, and tells something once it was.
-        if (self.status in _RESTING) != bool(self.turn_id):
+        # named, and that it waits for a person before what for: each tells something once that was said.
+        untold = bool(self.flags) and not self._waiting
+        if (self.status in _RESTING) != bool(self.turn_id) and not untold:
             yield self.activity()
 
     def _started(self, params: Json) -> Iterator[Heard]:

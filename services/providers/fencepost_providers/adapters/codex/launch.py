@@ -40,6 +40,19 @@ PAUSE_MS_MIN: Final = 20
 PAUSE_MS_MAX: Final = 250
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 NOTICE_MS_MAX: Final = 2_000
+MISSING: Final = ("no rollout found", "missing source rollout", "invalid session id", "invalid thread id")
+# What comes with every few words and is said again as a whole: not sent to us at all.
+UNHEARD: Final = (
+    "command/exec/outputDelta",
+    "item/agentMessage/delta",
+    "item/commandExecution/outputDelta",
+    "item/fileChange/outputDelta",
+    "item/plan/delta",
+    "item/reasoning/summaryTextDelta",
+    "item/reasoning/textDelta",
+    "thread/tokenUsage/updated",
+    "turn/diff/updated",
+)
 LOG_NAME: Final = "codex.log"
 OWNER_SOCKET: Final = "owner.sock"
 INSTALL_HINT: Final = (
@@ -274,7 +287,7 @@ async def _connected(child: Child, path: str, hear: Hear) -> Connection:
 
 async def _greeted(connection: Connection, child: Child, order: Order) -> None:
     client = {"name": CLIENT, "title": "Fencepost", "version": CLIENT_VERSION}
-    hello = {"clientInfo": client, "capabilities": {"experimentalApi": True}}
+    hello = {"clientInfo": client, "capabilities": {"experimentalApi": True, "optOutNotificationMethods": UNHEARD}}
     answer = await asked(connection, child, "initialize", hello)
     version = versions.of_user_agent(str(answer.get("userAgent", "")))
     if version != order.version:
@@ -335,7 +348,7 @@ def refused(method: str, conversation_id: str, refusal: Refused) -> StartFailed:
             hint="Close the terminal, or end the other codex, in which it is open. The start is tried again by itself.",
             again=True,
         )
-    if "no rollout found" in text or "invalid session id" in text or "invalid thread id" in text:
+    if any(said in text for said in MISSING):
         return StartFailed(
             "conversation_missing",
             f"codex has no conversation {conversation_id} in this agent's home; nothing was started",

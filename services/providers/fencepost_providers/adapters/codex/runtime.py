@@ -72,9 +72,10 @@ ANOTHER_RUNS: Final = re.compile(r"expected active turn id \S+ but found \S+")
 UNREAD: Final = "Invalid request: "
 # What a version that does not know `toolOutput` sees of a request that has nothing else.
 NO_INPUT: Final = "input must not be empty"
-# A server that was told to end refuses new work before it is dispatched, and says so in data, not only in words. The
-# refusal answers this very request; a steer refused so was shown in no turn (tests/e2e_external/test_codex.py).
+# A server that was told to end refuses new work before it is dispatched. The refusal answers this very request, and a
+# steer refused so was told to no model (tests/e2e_external/codex). 0.159.2 says so in words only, newer ones in data.
 DRAINING: Final = "serverShuttingDown"
+DRAINING_WORDS: Final = "Server is draining; retry after reconnecting"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,6 +111,7 @@ class CodexRuntime:
         self._speaking = False
         self._stopped = False
         self._ending: asyncio.Task[None] | None = None
+        self._attachment: Attachment | None = None
         self._submitting = asyncio.Lock()
         self._told: asyncio.Event = asyncio.Event()
 
@@ -166,8 +168,18 @@ class CodexRuntime:
         self._stopped, self._speaking = True, False
         self._told.set()
         if self._ending is None:
-            self._ending = asyncio.ensure_future(self.release())
+            self._ending = asyncio.ensure_future(self._end())
         await to_the_end(_joined(self._ending))
+
+    async def _end(self) -> None:
+        if self._attachment is not None:
+            await self._attachment.close()
+        await self.release()
+
+    @property
+    def stopped(self) -> bool:
+        """Whether this runtime is over."""
+        return self._stopped
 
     def lost(self, detail: str, exit_code: int | None = None) -> None:
         """Tell that this runtime is over, once."""
@@ -472,7 +484,8 @@ class CodexRuntime:
         from fencepost_providers.adapters.codex.terminal import prepare  # noqa: PLC0415 (it needs this module's names)
 
         async with self._submitting:
-            return await prepare(self)
+            self._attachment = await prepare(self)
+            return self._attachment
 
     async def reopen(self) -> Json:
         """Subscribe to the thread of a server that has just started; return the program's answer.
@@ -521,7 +534,7 @@ def _not_connected(error: NotSent) -> NotSubmitted:
 def _refused(method: str, error: Refused, *, no_input: bool = False) -> NotSubmitted | Uncertain:
     """Return what a refusal proves, which mostly is nothing."""
     said = f"codex refused {method}: {error.message}"
-    if error.reason == DRAINING:
+    if error.reason == DRAINING or error.message == DRAINING_WORDS:
         return NotSubmitted(code="codex_draining", detail=said)
     if error.message.startswith(UNREAD) or (no_input and error.message == NO_INPUT):
         return NotSubmitted(code="codex_cannot_take_it", detail=said, again=Again.NEVER)

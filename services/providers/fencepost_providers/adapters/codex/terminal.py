@@ -165,7 +165,7 @@ class CodexAttachment:
         self._closed = True
         await self._runtime.terms.restore()
         await self._relay.close()
-        if self._joined or self._runtime.server is None:
+        if self._joined or self._runtime.stopped or self._runtime.server is None:
             return
         try:
             await self._runtime.reopen()

@@ -16,7 +16,7 @@ _PRODUCT: Final = re.compile(r"[^/\s]*/(\S+)")
 SHARED_FROM: Final = (0, 154, 0)
 STEERED_FROM: Final = (0, 159, 2)
 EXCEPTION: Final = "0.154.0-alpha.6"
-# Each ran every test of tests/e2e_external/test_codex.py.
+# Each ran every test of tests/e2e_external/codex.
 CERTIFIED: Final = ("0.159.2", "0.169.0", "0.171.0")
 
 

@@ -137,7 +137,7 @@ def _links(places: location.Places, home: Path) -> list[Finding]:
         text = f"conversations lie in {home / sessions.ASIDE}: moving them was broken off"
         hint = "None is lost; the agent's next start goes on."
         found.append(Finding(code="codex_sessions_incomplete", gravity=Gravity.WARNING, text=text, hint=hint))
-    for link, target, good in links.standing(places.records):
+    for link, target, good in links.standing(places.records, home, places.habitat):
         if not good:
             text = f"{link} does not lead to {target}, or nothing is there"
             hint = "The agent's next start puts it right."

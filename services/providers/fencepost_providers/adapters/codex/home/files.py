@@ -14,7 +14,7 @@ import os
 import secrets
 import stat
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -80,7 +80,22 @@ def publish(path: Path, content: bytes, *, before: bytes | None) -> None:
 
     Raises:
         ChangedMeanwhile: it holds something else now.
+        Unreadable: it is no plain file.
     """
+
+    def unchanged() -> None:
+        if read(path, bytes_max=max(CONFIGURATION_BYTES_MAX, len(content))) != before:
+            raise ChangedMeanwhile(str(path))
+
+    _replace(path, content, unchanged)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace whatever file or link is at a name of ours by a file of mode 0600, durably."""
+    _replace(path, content, lambda: None)
+
+
+def _replace(path: Path, content: bytes, unchanged: Callable[[], None]) -> None:
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_MODE)
     try:
@@ -90,19 +105,12 @@ def publish(path: Path, content: bytes, *, before: bytes | None) -> None:
             file.flush()
             os.fsync(handle)
         # As late as possible: what is between this look and the rename is too short for a person or a program.
-        if read(path, bytes_max=max(CONFIGURATION_BYTES_MAX, len(content))) != before:
-            raise ChangedMeanwhile(str(path))
+        unchanged()
         temporary.replace(path)
     finally:
         with contextlib.suppress(FileNotFoundError):
             temporary.unlink()
     sync(path.parent)
-
-
-def write(path: Path, content: bytes) -> None:
-    """Replace a file of ours by one of mode 0600, whatever it holds, durably."""
-    with contextlib.suppress(IsADirectoryError):
-        publish(path, content, before=read(path))
 
 
 def sync(folder: Path) -> None:

@@ -1,17 +1,18 @@
 """Publishing the agent's history.jsonl and session_index.jsonl to the user's own copies.
 
-Records are appended, in one write, behind the file's last whole record and under the lock that Codex itself takes for
-its history: a reader sees all of a publication or none, a Codex that runs meanwhile keeps its file and loses nothing,
-and what a crash cuts short is a broken end, which the next publication repairs. Source: R104, R105.
+Records are appended, in one write, behind the file's last whole record and under the locks that Codex itself takes: a
+reader sees all of a publication or none, a Codex that runs meanwhile keeps its file and loses nothing, and what a crash
+cuts short is a broken end, which the next publication repairs. Source: R104, R105.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
+import errno
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,8 +26,12 @@ HISTORY: Final = "history.jsonl"
 INDEX: Final = "session_index.jsonl"
 RECORD: Final = "history.json"
 DAMAGED: Final = "damaged"
+# Codex locks the history itself, and beside the index a file of this name (seen in 0.171.0).
+INDEX_LOCK: Final = "session_index.jsonl.lock"
 LINE_BYTES_MAX: Final = 1024 * 1024
 BATCH_BYTES_MAX: Final = 8 * 1024 * 1024
+# More than that at the end was not left by a broken write: it may be a form that is not known here.
+DAMAGED_BYTES_MAX: Final = 1024 * 1024
 CENTRAL_BYTES_MAX: Final = 256 * 1024 * 1024
 LOCK_MS_MAX: Final = 5_000
 # How many bytes before a position say that it is still the same file.
@@ -169,18 +174,23 @@ def _append(central: Path, records: Path, entries: list[tuple[Entry, bytes]]) ->
             newest[entry.subject] = entry.order
             lines.append(line + b"\n")
         size = os.fstat(file.fileno()).st_size
-        if not lines:
+        # A whole record without its line end would swallow whatever Codex appends next.
+        payload = b"".join(lines) if whole else b"\n" + b"".join(lines)
+        if not payload and end == size:
             return
         if faults.ARMED:
             faults.hit(_LOCKED)
+        if size - end > DAMAGED_BYTES_MAX:
+            raise files.Unreadable(f"its last {size - end} bytes are no records, and more than a crash leaves")
         if end < size:
             _keep_damaged(file, records, central.name, end, size)
+            if os.fstat(file.fileno()).st_size != size:
+                raise files.Unreadable("somebody writes to it without its lock")
             os.ftruncate(file.fileno(), end)
-        payload = b"".join(lines) if whole else b"\n" + b"".join(lines)
         try:
             written = os.write(file.fileno(), payload)
             if written != len(payload):
-                raise OSError(28, os.strerror(28), str(central))
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(central))
             os.fsync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), end)
@@ -237,25 +247,37 @@ def _keep_damaged(file: BinaryIO, records: Path, name: str, begin: int, end: int
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[BinaryIO]:
-    """Open the native copy, 0600 where it is new, and hold its lock: the one that Codex takes too.
+    """Open the native copy, 0600 where it is new, and hold the locks that Codex takes for it.
 
     Raises:
-        Unreadable: it is no plain file, or somebody else holds the lock for LOCK_MS_MAX.
+        Unreadable: it is no plain file, or somebody else holds a lock for LOCK_MS_MAX.
     """
-    for _ in range(REOPENED_MAX):
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK, files.PRIVATE_MODE)
-        with os.fdopen(handle, "r+b", buffering=0) as raw:
-            if not path.is_file():
-                raise files.Unreadable("it is no plain file")
-            if not files.lock(handle, ms_max=LOCK_MS_MAX):
-                raise files.Unreadable(f"somebody else holds its lock for {LOCK_MS_MAX} ms")
-            try:
-                if os.path.samestat(os.fstat(handle), path.stat()):
-                    yield raw
+    with contextlib.ExitStack() as held:
+        if path.name == INDEX:
+            _hold(held.enter_context(_opened(path.with_name(INDEX_LOCK))))
+        for _ in range(REOPENED_MAX):
+            with _opened(path) as file:
+                _hold(file)
+                # Not one that was put in the file's place while we waited.
+                if os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    yield file
                     return
-            finally:
-                fcntl.flock(handle, fcntl.LOCK_UN)
     raise files.Unreadable("it is replaced again and again")
+
+
+def _opened(path: Path) -> BinaryIO:
+    flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
+    file = os.fdopen(os.open(path, flags, files.PRIVATE_MODE), "r+b", buffering=0)
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise files.Unreadable("it is no plain file")
+    return file
+
+
+def _hold(file: BinaryIO) -> None:
+    """Lock an open file; closing it frees the lock."""
+    if not files.lock(file.fileno(), ms_max=LOCK_MS_MAX):
+        raise files.Unreadable(f"somebody else holds its lock for {LOCK_MS_MAX} ms")
 
 
 def _identity(parts: list[Any]) -> bytes:

@@ -7,6 +7,7 @@ Source: R092, R099, R120-R125.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -22,6 +23,9 @@ WORKSPACE: Final = "workspace"
 # Catalogues of marketplaces that the user added, the curated one, and plugins that were fetched. Which of them are
 # enabled stands in the configuration, and stays each home's own.
 ASSETS: Final = (".tmp/marketplaces", ".tmp/plugins", "plugins/cache")
+_HOME: Final = "home"
+_HABITAT: Final = "habitat"
+_NAME: Final = re.compile(rf"({_HOME}|{_HABITAT})/.+", re.DOTALL)
 _INTENDED = faults.register("providers.codex_home.links_intended", "the links to come are recorded, none is made")
 _MADE = faults.register("providers.codex_home.links_made", "the links are made, the record still intends")
 
@@ -32,7 +36,7 @@ def refresh(
     home: Path, records: Path, *, habitat: Path, native: Path, skills: Sequence[str], workspace: str
 ) -> list[Finding]:
     """Bring every link up to date; return what stood in the way."""
-    wanted, notes = _wanted(home, habitat, native, skills, workspace)
+    wanted, notes = _wanted(home, native, skills, workspace)
     old = _targets(files.read_record(records / RECORD))
     both = {name: sorted({*old.get(name, ()), *wanted.get(name, ())}) for name in {**old, **wanted}}
     files.write_record(records / RECORD, both)
@@ -40,7 +44,7 @@ def refresh(
         faults.hit(_INTENDED)
     standing: Targets = {}
     for name in sorted(both):
-        link, target = Path(name), wanted.get(name, [""])[0]
+        link, target = _path(name, home, habitat), wanted.get(name, [""])[0]
         note = _place(link, target, both[name])
         if note is not None:
             notes.append(note)
@@ -52,13 +56,17 @@ def refresh(
     return notes
 
 
-def _wanted(
-    home: Path, habitat: Path, native: Path, skills: Sequence[str], workspace: str
-) -> tuple[Targets, list[Finding]]:
-    wanted: Targets = {str(habitat / WORKSPACE): [workspace]} if workspace else {}
+def _path(name: str, home: Path, habitat: Path) -> Path:
+    """Return where a link of the record lies: it names no absolute place, since a home may be moved whole."""
+    root, _, rest = name.partition("/")
+    return (home if root == _HOME else habitat) / rest
+
+
+def _wanted(home: Path, native: Path, skills: Sequence[str], workspace: str) -> tuple[Targets, list[Finding]]:
+    wanted: Targets = {f"{_HABITAT}/{WORKSPACE}": [workspace]} if workspace else {}
     for asset in ASSETS:
         if (native / asset).is_dir():
-            wanted[str(home / asset)] = [str(native / asset)]
+            wanted[f"{_HOME}/{asset}"] = [str(native / asset)]
     chosen: dict[str, str] = {}
     for root in skills:
         chosen.update(_skills_of(Path(root)))
@@ -71,7 +79,7 @@ def _wanted(
         text = f"{home / SKILLS} is a link that is not ours: assigned skills were not put there"
         notes.append(Finding(code="skills_folder_foreign", gravity=Gravity.WARNING, text=text, hint="Remove the link."))
         chosen = {}
-    wanted |= {str(home / SKILLS / name): [target] for name, target in chosen.items()}
+    wanted |= {f"{_HOME}/{SKILLS}/{name}": [target] for name, target in chosen.items()}
     return wanted, notes
 
 
@@ -128,12 +136,12 @@ def _targets(record: Mapping[str, Any]) -> Targets:
     return {
         name: [one for one in targets if isinstance(one, str)]
         for name, targets in record.items()
-        if name.startswith("/") and isinstance(targets, list)
+        if isinstance(targets, list) and _NAME.fullmatch(name) and ".." not in name.split("/")
     }
 
 
-def standing(records: Path) -> Iterator[tuple[Path, str, bool]]:
+def standing(records: Path, home: Path, habitat: Path) -> Iterator[tuple[Path, str, bool]]:
     """Yield each of our links with its target and whether it leads there, and to something."""
     for name, targets in sorted(_targets(files.read_record(records / RECORD)).items()):
-        link = Path(name)
+        link = _path(name, home, habitat)
         yield link, targets[0] if targets else "", files.link_target(link) in targets and link.exists()

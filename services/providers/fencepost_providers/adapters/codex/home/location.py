@@ -24,6 +24,7 @@ from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.adapters.codex.home import files
 from fencepost_providers.domain.runtimes import Finding, Gravity, LaunchPlan
 
+AGENTS: Final = "agents"
 HABITAT: Final = "habitat"
 HOME_NAME: Final = ".codex"
 RECORDS: Final = "codex"
@@ -78,7 +79,7 @@ def default_roots(places: Places, environment: Mapping[str, str]) -> tuple[Path,
     """
     state = environment.get(STATE_VARIABLE, "")
     person = Path(os.path.expanduser("~"))  # noqa: PTH111 (may be no path at all)
-    roots = [places.folder.parents[1] / SHORT] if places.folder.parent.name == "agents" else []
+    roots = [places.folder.parents[1] / SHORT] if places.folder.parent.name == AGENTS else []
     if state.startswith("/"):
         roots.append(Path(state) / "fencepost")
     if person.is_absolute():
@@ -94,9 +95,8 @@ def fits(home: Path, *, bytes_max: int | None = None) -> bool:
 def effective(places: Places) -> Path:
     """Return the physical home without a change: what Codex is given as CODEX_HOME."""
     record = files.read_record(places.records / RECORD)
-    recorded = record.get("home")
-    if isinstance(recorded, str) and recorded.startswith("/"):
-        return Path(recorded)
+    if _recorded(record):
+        return _home_of(places, record)
     return Path(os.path.realpath(places.habitat)) / HOME_NAME
 
 
@@ -109,15 +109,36 @@ def settle(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> t
     record = files.read_record(places.records / RECORD)
     direct = Path(os.path.realpath(places.habitat)) / HOME_NAME
     if not _recorded(record):
-        if fits(direct, bytes_max=bytes_max):
+        if places.visible.is_symlink():
+            record = _adopted(places)
+        elif fits(direct, bytes_max=bytes_max):
             files.make_private(places.visible)
             return direct, []
-        record = _chosen(places, roots, bytes_max=bytes_max)
+        else:
+            record = _chosen(places, roots, bytes_max=bytes_max)
     return _completed(places, record)
 
 
 def _recorded(record: Mapping[str, Any]) -> bool:
-    return all(isinstance(record.get(key), str) for key in ("home", "token"))
+    return all(isinstance(record.get(key), str) and record[key] for key in ("home", "token"))
+
+
+def _home_of(places: Places, record: Mapping[str, Any]) -> Path:
+    """Return the place of a record; one in the FENCEPOST_HOME is told from there, so that this may be moved whole."""
+    return Path(os.path.normpath(places.folder / str(record["home"])))
+
+
+def _adopted(places: Places) -> dict[str, Any]:
+    """Return the record of the place to which the link leads, where that names this agent; ours was lost.
+
+    Raises:
+        StartFailed: the link leads to somebody else's. Nothing was changed.
+    """
+    home = Path(os.path.realpath(places.visible))
+    marker = files.read_record(home.parent / MARKER)
+    if marker.get("agent_id") != places.agent_id or not isinstance(marker.get("token"), str):
+        raise _unsafe(f"{places.visible} is a link to {home}, which does not name this agent")
+    return {"home": str(home), "token": marker["token"], "complete": True}
 
 
 def _chosen(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> dict[str, Any]:
@@ -135,7 +156,8 @@ def _chosen(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> 
         for turn in range(PLACES_MAX):
             name = hashlib.sha256(f"{places.folder}\0{turn}".encode()).hexdigest()[:PLACE_CHARS]
             if not os.path.lexists(base / name):
-                record = {"home": str(base / name / COMPACT_NAME), "token": secrets.token_hex(16), "complete": False}
+                place = _told(places, base / name / COMPACT_NAME)
+                record = {"home": place, "token": secrets.token_hex(16), "complete": False}
                 files.write_record(places.records / RECORD, record)
                 if faults.ARMED:
                     faults.hit(_RECORDED)
@@ -146,6 +168,12 @@ def _chosen(places: Places, roots: Sequence[Path], *, bytes_max: int | None) -> 
         f" {'; '.join(flaws) or 'all are taken'}; nothing was started",
         hint=f"Choose a shorter FENCEPOST_HOME, or set {STATE_VARIABLE} to a short folder of your own.",
     )
+
+
+def _told(places: Places, home: Path) -> str:
+    whole = Path(os.path.realpath(places.folder)).parents[1]
+    inside = home.is_relative_to(whole) and places.folder.parent.name == AGENTS
+    return os.path.relpath(home, os.path.realpath(places.folder)) if inside else str(home)
 
 
 def _prepared_root(base: Path) -> str:
@@ -162,7 +190,7 @@ def _prepared_root(base: Path) -> str:
 
 
 def _completed(places: Places, record: Mapping[str, Any]) -> tuple[Path, list[Finding]]:
-    home, notes = Path(str(record["home"])), list[Finding]()
+    home, notes = _home_of(places, record), list[Finding]()
     place, visible = home.parent, places.visible
     _mark(places, place, str(record["token"]))
     if faults.ARMED:

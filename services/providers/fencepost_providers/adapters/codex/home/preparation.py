@@ -89,11 +89,11 @@ async def in_thread(work: Callable[[], T]) -> T:
             hint="See whether the disk is slow or full.",
             again=True,
         ) from None
-    except OSError as error:
+    except (OSError, files.Unreadable) as error:
+        what = f"{error.filename or ''} {os.strerror(error.errno or 0)}" if isinstance(error, OSError) else str(error)
         raise StartFailed(
             "codex_home_failed",
-            f"the agent's Codex home cannot be prepared: {error.filename or ''} {os.strerror(error.errno or 0)};"
-            " what was done is kept and nothing was started",
+            f"the agent's Codex home cannot be prepared: {what}; what was done is kept and nothing was started",
             hint="Look at that path, its rights, and the space on its disk.",
             again=True,
         ) from error
