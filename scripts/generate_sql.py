@@ -21,6 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 # Packages with a module of statements, each with the text that it runs beside it.
 STORES = (
     "mailbox/fencepost_mailbox/store",
+    "mailbox/fencepost_mailbox/store/context",
+    "mailbox/fencepost_mailbox/store/files",
     "mailbox/fencepost_mailbox/store/tasks",
     "providers/fencepost_providers/store",
     "sessions/fencepost_sessions/store",

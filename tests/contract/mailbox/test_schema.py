@@ -18,6 +18,10 @@ from fencepost_mailbox.domain.tasks.values import EXECUTING as HOLDING
 from fencepost_mailbox.domain.tasks.values import Phase
 from fencepost_mailbox.domain.values import Answer, Delivery, Kind
 from fencepost_mailbox.store import sqlite_statements
+from fencepost_mailbox.store.context import sqlite_statements as context_statements
+from fencepost_mailbox.store.context.tables import TABLES as CONTEXT_TABLES
+from fencepost_mailbox.store.files import sqlite_statements as file_statements
+from fencepost_mailbox.store.files.tables import TABLES as FILE_TABLES
 from fencepost_mailbox.store.sqlite import FLOORS_CACHED_MAX
 from fencepost_mailbox.store.tables import BINDING, CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, WORKED_ON
 from fencepost_mailbox.store.tables import TABLES as RECORD_TABLES
@@ -26,7 +30,7 @@ from fencepost_mailbox.store.tasks.tables import DUE, EXECUTING, QUEUED
 from fencepost_mailbox.store.tasks.tables import TABLES as TASK_TABLES
 
 PACKAGE = "fencepost_mailbox.store.migrations"
-TABLES = (*RECORD_TABLES, *TASK_TABLES)
+TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *FILE_TABLES)
 
 
 @pytest.fixture
@@ -127,7 +131,12 @@ WALKS = {
 }
 STATEMENTS = {
     prefix + name: text
-    for prefix, module in (("", sqlite_statements), ("TASKS: ", task_statements))
+    for prefix, module in (
+        ("", sqlite_statements),
+        ("TASKS: ", task_statements),
+        ("CONTEXT: ", context_statements),
+        ("FILES: ", file_statements),
+    )
     for name, text in vars(module).items()
     if name.isupper()
 }
@@ -168,12 +177,20 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
         ("TASKS: EXECUTING_OF", "task_slot (assignee=?)"),
         ("TASKS: ALL_EXECUTING", "task_slot (assignee>?)"),
         ("TASKS: FIRST_QUEUED", "task_queue (assignee=?)"),
-        ("TASKS: DUE", "task_due (due_ms<?)"),
+        ("TASKS: DUE", "USING INDEX task_due (due_ms"),
         ("TASKS: MOVE_TASK", "INTEGER PRIMARY KEY (rowid=?)"),
         ("TASKS: NOTIFICATIONS", "task_notification_order (agent=? AND sequence>?)"),
         ("TASKS: SUPERVISED", "supervision_order (agent=? AND sequence>?)"),
         ("TASKS: EVENTS", "task_event_of_task (task_id=? AND sequence>?)"),
         ("TASKS: DEPENDANTS", "task_dependant (prerequisite_id=?)"),
+        ("FILES: AT_FOLDER", "file_reservation_folder (project_id=? AND leading=?)"),
+        ("FILES: BELOW_FOLDER", "file_reservation_folder (project_id=? AND leading>? AND leading<?)"),
+        ("FILES: HELD_BY", "file_reservation_holder (holder=?"),
+        ("FILES: EXPIRED", "file_reservation_expiry (expires_at_ms<?)"),
+        ("FILES: DROP_OF_ATTEMPT", "file_reservation_attempt (attempt_id=?)"),
+        ("CONTEXT: VERSIONS", "(project_id=? AND key=? AND version<?)"),
+        ("CONTEXT: MEMORY_NEWEST", "(project_id=?)"),
+        ("CONTEXT: NEXT_UNPINNED_PROJECT", "INDEX context_unpinned (project_id>?)"),
         ("RECORD_BY_ID", "record_by_id (record_id=?)"),
         ("PAGE", "record_inbox (recipient=? AND inbox=? AND position>?)"),
         ("HAS_FRESH", "COVERING INDEX record_inbox (recipient=? AND inbox=?)"),

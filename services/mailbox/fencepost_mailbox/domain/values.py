@@ -132,6 +132,9 @@ class Operation(enum.IntEnum):
     RESOLVE = 6
     # Every write of tasks: their request ids are one scope.
     TASK = 20
+    # Every write of contexts and memory, and every write of reservations.
+    CONTEXT = 21
+    FILES = 22
 
 
 class FactKind(enum.IntEnum):

@@ -19,6 +19,8 @@ from fencepost_mailbox.domain.claims import Claim, ClaimState
 from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
+from fencepost_mailbox.store.context.protocol import ContextQueries, ContextTransaction
+from fencepost_mailbox.store.files.protocol import FileQueries, FileTransaction
 from fencepost_mailbox.store.tasks.protocol import TaskQueries, TaskTransaction
 
 T = TypeVar("T")
@@ -74,6 +76,16 @@ class Queries(Protocol):
     @property
     def tasks(self) -> TaskQueries:
         """What can be asked of supervised tasks."""
+        ...
+
+    @property
+    def context(self) -> ContextQueries:
+        """What can be asked of shared context and project memory."""
+        ...
+
+    @property
+    def files(self) -> FileQueries:
+        """What can be asked of file reservations."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -205,6 +217,16 @@ class Transaction(Queries, Protocol):
     @property
     def tasks(self) -> TaskTransaction:
         """What an operation may write of supervised tasks."""
+        ...
+
+    @property
+    def context(self) -> ContextTransaction:
+        """What an operation may write of shared context and project memory."""
+        ...
+
+    @property
+    def files(self) -> FileTransaction:
+        """What an operation may write of file reservations."""
         ...
 
     def next_sequence(self, project_id: bytes) -> int:

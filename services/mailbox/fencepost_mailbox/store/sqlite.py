@@ -34,6 +34,8 @@ from fencepost_mailbox.domain.values import (
     ReplyStatus,
 )
 from fencepost_mailbox.store import sqlite_statements as sql
+from fencepost_mailbox.store.context.sqlite import SqliteContextQueries, SqliteContextTransaction
+from fencepost_mailbox.store.files.sqlite import SqliteFileQueries, SqliteFileTransaction
 from fencepost_mailbox.store.protocol import (
     Applied,
     Credential,
@@ -222,11 +224,23 @@ class SqliteQueries:
         self._cursor = cursor
         self._in_snapshot = in_snapshot
         self._tasks = SqliteTaskQueries(cursor)
+        self._context = SqliteContextQueries(cursor)
+        self._files = SqliteFileQueries(cursor)
 
     @property
     def tasks(self) -> SqliteTaskQueries:
         """See Queries."""
         return self._tasks
+
+    @property
+    def context(self) -> SqliteContextQueries:
+        """See Queries."""
+        return self._context
+
+    @property
+    def files(self) -> SqliteFileQueries:
+        """See Queries."""
+        return self._files
 
     def _all(self, statement: str, **parameters: Any) -> list[tuple[Any, ...]]:
         return self._cursor.execute(statement, parameters).fetchall()
@@ -433,11 +447,23 @@ class SqliteTransaction(SqliteQueries):
         # rolled back.
         self._raised: set[bytes] = set()
         self._task_transaction = SqliteTaskTransaction(cursor)
+        self._context_transaction = SqliteContextTransaction(cursor)
+        self._file_transaction = SqliteFileTransaction(cursor)
 
     @property
     def tasks(self) -> SqliteTaskTransaction:
         """See Transaction."""
         return self._task_transaction
+
+    @property
+    def context(self) -> SqliteContextTransaction:
+        """See Transaction."""
+        return self._context_transaction
+
+    @property
+    def files(self) -> SqliteFileTransaction:
+        """See Transaction."""
+        return self._file_transaction
 
     def _guarded(self, statement: str, **parameters: Any) -> None:
         if self._cursor.execute(statement, parameters).rowcount != 1:

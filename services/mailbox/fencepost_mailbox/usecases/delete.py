@@ -101,6 +101,7 @@ class Closing:
             lose_sight(tx, claim, evidence=SIGHT_LOST, now_ms=self.now_ms)
         settling = Settling(agent_id=self.agent_id, seed=self.seed, now_ms=self.now_ms)
         concerned = [self.agent_id, *settling.write(tx, CLOSED_REQUESTS_MAX)]
+        tx.files.drop_of_holder(self.agent_id)
         _, told = leave_tasks(tx, self.agent_id, CLOSED_TASKS_MAX, self.now_ms)
         concerned += told
         tx.put_tombstone(

@@ -42,6 +42,10 @@ class Directory(Protocol):
         """
         ...
 
+    def members(self, project_id: bytes) -> list[Agent]:
+        """Return the agents of a project as the mirror knows them."""
+        ...
+
     def anywhere(self, target: str) -> Agent:
         """Return the one agent of any project that `target` names, for an operator who names no project.
 
@@ -180,7 +184,8 @@ def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tup
 
 
 def supersede(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> list[Record]:
-    """Turn the claims of older generations of an agent uncertain; returns their records."""
+    """Turn the claims of older generations of an agent uncertain; returns their records. Their files are free."""
+    tx.files.drop_of_holder(agent_id, generation)
     claims = [*tx.held_claims(recipient=agent_id), *tx.accepted_open(recipient=agent_id)]
     lost = [
         held_record(tx, claim)

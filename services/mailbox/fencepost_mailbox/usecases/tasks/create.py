@@ -19,6 +19,7 @@ from fencepost_mailbox.domain.tasks.needs import Case, check_field, check_needs,
 from fencepost_mailbox.domain.tasks.transitions import decide
 from fencepost_mailbox.domain.tasks.values import Action, ContextRef, Part, Phase
 from fencepost_mailbox.store.protocol import Applied, Transaction
+from fencepost_mailbox.usecases.context.keep import pin_snapshots
 from fencepost_mailbox.usecases.ports import Ports
 from fencepost_mailbox.usecases.tasks.act import asked_for
 from fencepost_mailbox.usecases.tasks.callers import (
@@ -94,7 +95,7 @@ class Creating:
             now_ms=self.now_ms,
             description=command.description,
             acceptance=command.acceptance,
-            context_refs=command.context_refs,
+            context_refs=pin_snapshots(tx, self.project_id, command.context_refs, self.task_id),
             start_deadline_ms=command.start_deadline_ms,
             execution_timeout_s=command.execution_timeout_s,
             review_timeout_s=command.review_timeout_s,

@@ -98,6 +98,9 @@ def _write_attempt(tx: Transaction, before: Task, after: Task, rule: Rule, deed:
         if attempt is None:
             raise InvariantBroken("a task in execution has no attempt")
         tx.tasks.move_attempt(attempt, changed_attempt(attempt, rule, deed.now_ms))
+        if rule.effect is not Effect.LOSE:
+            # Of one that is lost from sight they end with the life that held them, or by their time.
+            tx.files.drop_of_attempt(attempt.attempt_id)
     if rule.effect in (Effect.BEGIN, Effect.RESUME):
         if deed.agent is None:
             raise InvariantBroken("an attempt begins without an agent")
