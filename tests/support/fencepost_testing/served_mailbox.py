@@ -12,7 +12,15 @@ import grpc
 
 from fencepost.common.v1 import common_pb2 as common
 from fencepost.home import Home
-from fencepost.mailbox.v1 import context_pb2, context_pb2_grpc, files_pb2, files_pb2_grpc, mailbox_pb2_grpc
+from fencepost.mailbox.v1 import (
+    context_pb2,
+    context_pb2_grpc,
+    files_pb2,
+    files_pb2_grpc,
+    mailbox_pb2_grpc,
+    tasks_pb2,
+    tasks_pb2_grpc,
+)
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.transports import TransportName, opener
 from fencepost_kit.guard import Gate, guarded
@@ -25,6 +33,7 @@ from fencepost_mailbox.file_servicer import RULES as FILE_RULES
 from fencepost_mailbox.servicer import RULES
 from fencepost_mailbox.settings import MailboxSettings
 from fencepost_mailbox.statuses import STATUS_OF
+from fencepost_mailbox.task_servicer import RULES as TASK_RULES
 from fencepost_mailbox.wiring import Mailbox
 from fencepost_testing.clock import VirtualClock
 from fencepost_testing.mailboxes import (
@@ -43,6 +52,7 @@ HOSTS: Final = {"operator": Role.OPERATOR, "service": Role.SERVICE}
 DESCRIPTOR: Final = pb.DESCRIPTOR.services_by_name["MailboxService"]
 CONTEXT_DESCRIPTOR: Final = context_pb2.DESCRIPTOR.services_by_name["ContextService"]
 FILE_DESCRIPTOR: Final = files_pb2.DESCRIPTOR.services_by_name["FilesService"]
+TASK_DESCRIPTOR: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
 
 
 def uuid_of(name: str) -> str:
@@ -120,6 +130,9 @@ class ServedMailbox:
         files_pb2_grpc.add_FilesServiceServicer_to_server(
             guarded(self.mailbox.files_servicer(), descriptor=FILE_DESCRIPTOR, rules=FILE_RULES, **shared), server
         )
+        tasks_pb2_grpc.add_TasksServiceServicer_to_server(
+            guarded(self.mailbox.tasks_servicer(), descriptor=TASK_DESCRIPTOR, rules=TASK_RULES, **shared), server
+        )
         address = f"unix:{self.home.socket('mailbox')}"
         server.add_insecure_port(address)
         await server.start()
@@ -131,6 +144,7 @@ class ServedMailbox:
         self._others: tuple[Any, ...] = (
             context_pb2_grpc.ContextServiceStub(channel),
             files_pb2_grpc.FilesServiceStub(channel),
+            tasks_pb2_grpc.TasksServiceStub(channel),
         )
 
     async def stop(self) -> None:
