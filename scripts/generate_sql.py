@@ -18,7 +18,15 @@ from sqlalchemy.dialects import sqlite
 from sqlalchemy.sql import ClauseElement
 
 ROOT = Path(__file__).resolve().parent.parent
-SERVICES = ("mailbox", "providers", "sessions")
+# Packages with a module of statements, each with the text that it runs beside it.
+STORES = (
+    "mailbox/fencepost_mailbox/store",
+    "mailbox/fencepost_mailbox/store/context",
+    "mailbox/fencepost_mailbox/store/files",
+    "mailbox/fencepost_mailbox/store/tasks",
+    "providers/fencepost_providers/store",
+    "sessions/fencepost_sessions/store",
+)
 WIDTH = 116
 
 
@@ -36,9 +44,9 @@ def compiled(statement: str | Executable) -> str:
     return text
 
 
-def module(service: str) -> str:
-    """Return the generated module of a service."""
-    package = f"fencepost_{service}.store"
+def module(store: str) -> str:
+    """Return the generated module of a store."""
+    package = ".".join(store.split("/")[1:])
     statements = importlib.import_module(f"{package}.statements")
     lines = [
         f'"""Generated from {package}.statements by scripts/generate_sql.py: `make proto`. Do not edit."""',
@@ -59,9 +67,9 @@ def main() -> int:
     arguments.add_argument("--check", action="store_true")
     check: bool = arguments.parse_args().check
     stale = 0
-    for service in SERVICES:
-        target = ROOT / "services" / service / f"fencepost_{service}" / "store" / "sqlite_statements.py"
-        fresh = module(service)
+    for store in STORES:
+        target = ROOT / "services" / store / "sqlite_statements.py"
+        fresh = module(store)
         if check and (not target.exists() or target.read_text(encoding="utf-8") != fresh):
             print(f"stale statements: {target.relative_to(ROOT)}; run: make proto", file=sys.stderr)
             stale += 1

@@ -32,7 +32,11 @@ from fencepost.home import (
     read_address,
     read_credential,
 )
+from fencepost.mailbox.v1 import context_pb2 as contexts
+from fencepost.mailbox.v1 import files_pb2 as files
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceStub
+from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceStub
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceStub
@@ -41,6 +45,8 @@ from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceStub
 from fencepost.transports import ClientCertificates, Remote, TransportName, opener
 
 if TYPE_CHECKING:
+    from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceAsyncStub
+    from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceAsyncStub
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
     from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceAsyncStub
     from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceAsyncStub
@@ -914,3 +920,79 @@ class Client:
         """Answer a request."""
         ask = mailbox.ReplyRequest(request_id=request_id, status=status, body=body, idempotency_key=key or new_key())
         return await self.mailbox.reply(ask)
+
+
+class Contexts(_Service["ContextServiceAsyncStub"]):
+    """Shared context and project memory as one credential sees them: one method per RPC of ContextService.
+
+    A write whose answer was lost is sent again as it was: under the same request_id it is carried out once.
+    """
+
+    service = MAILBOX
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> ContextServiceAsyncStub:
+        return ContextServiceStub(channel)
+
+    async def publish(self, request: contexts.PublishContextRequest) -> contexts.PublishContextResponse:
+        """Store a new version of a context."""
+        return await self._asked(lambda stub: stub.PublishContext, request, writes=True)
+
+    async def get(self, request: contexts.GetContextRequest) -> contexts.GetContextResponse:
+        """Return one version of a context with its content."""
+        return await self._asked(lambda stub: stub.GetContext, request)
+
+    async def list_contexts(self, request: contexts.ListContextsRequest) -> contexts.ListContextsResponse:
+        """Return a page of contexts by key."""
+        return await self._asked(lambda stub: stub.ListContexts, request)
+
+    async def list_versions(self, request: contexts.ListContextVersionsRequest) -> contexts.ListContextVersionsResponse:
+        """Return a page of the versions of one context."""
+        return await self._asked(lambda stub: stub.ListContextVersions, request)
+
+    async def bootstrap(self, request: contexts.BootstrapProjectRequest) -> contexts.BootstrapProjectResponse:
+        """Return what an agent needs that knows nothing yet."""
+        return await self._asked(lambda stub: stub.BootstrapProject, request)
+
+    async def update_memory(self, request: contexts.UpdateProjectMemoryRequest) -> contexts.UpdateProjectMemoryResponse:
+        """Replace the project's memory where nobody else has since."""
+        return await self._asked(lambda stub: stub.UpdateProjectMemory, request, writes=True)
+
+    async def get_memory(self, request: contexts.GetProjectMemoryRequest) -> contexts.GetProjectMemoryResponse:
+        """Return one version of the project's memory."""
+        return await self._asked(lambda stub: stub.GetProjectMemory, request)
+
+    async def list_memory(self, request: contexts.ListProjectMemoryRequest) -> contexts.ListProjectMemoryResponse:
+        """Return a page of the versions of the project's memory."""
+        return await self._asked(lambda stub: stub.ListProjectMemory, request)
+
+
+class Files(_Service["FilesServiceAsyncStub"]):
+    """File reservations as one credential sees them: one method per RPC of FilesService. Paths are canonical.
+
+    A write whose answer was lost is sent again as it was: under the same request_id it is carried out once.
+    """
+
+    service = MAILBOX
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> FilesServiceAsyncStub:
+        return FilesServiceStub(channel)
+
+    async def reserve(self, request: files.ReserveFilesRequest) -> files.ReserveFilesResponse:
+        """Reserve all paths, or none."""
+        return await self._asked(lambda stub: stub.ReserveFiles, request, writes=True)
+
+    async def renew(self, request: files.RenewFilesRequest) -> files.RenewFilesResponse:
+        """Put the expiry of what the caller holds off."""
+        return await self._asked(lambda stub: stub.RenewFiles, request, writes=True)
+
+    async def release(self, request: files.ReleaseFilesRequest) -> files.ReleaseFilesResponse:
+        """Give up what the caller holds."""
+        return await self._asked(lambda stub: stub.ReleaseFiles, request, writes=True)
+
+    async def list_reservations(self, request: files.ListReservationsRequest) -> files.ListReservationsResponse:
+        """Return a page of what is reserved."""
+        return await self._asked(lambda stub: stub.ListReservations, request)
+
+    async def check(self, request: files.CheckFilesRequest) -> files.CheckFilesResponse:
+        """Return what bars the caller from writing to files now."""
+        return await self._asked(lambda stub: stub.CheckFiles, request)

@@ -316,17 +316,26 @@ class SqliteDatabase:
         connection.execute("PRAGMA trusted_schema = OFF")
         return connection
 
+    def _user_version(self, mode: str) -> int:
+        address = f"file:{quote(str(self.path))}?mode={mode}"
+        connection = sqlite3.connect(address, uri=True, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
+        try:
+            return int(connection.execute("PRAGMA user_version").fetchone()[0])
+        finally:
+            connection.close()
+
     def _version(self) -> int:
         """Return the schema's number, looked at first: setting WAL alone would write into the file."""
         if not self.path.exists():
             return 0
-        # Read-only: the last writing connection to close would carry the log that a kill left into the database.
-        address = f"file:{quote(str(self.path))}?mode=ro"
-        connection = sqlite3.connect(address, uri=True, timeout=BUSY_MS_MAX / 1000, isolation_level=None)
         try:
-            (version,) = connection.execute("PRAGMA user_version").fetchone()
-        finally:
-            connection.close()
+            # Read-only: the last writing connection to close would carry the log that a kill left into the database.
+            version = self._user_version("ro")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_READONLY_ROLLBACK:
+                raise
+            # The power went while the file was being made, before it had a log: only a writer takes that back.
+            version = self._user_version("rw")
         if version > len(self._migrations):
             raise SchemaTooNew(
                 f"{self.path} has schema {version}, this program knows {len(self._migrations)}; it was not touched",

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from fencepost.client import READY_BUDGET_MS, Budgets, Channels, Identity, Mailbox, Providers, Sessions
+from fencepost.client import READY_BUDGET_MS, Budgets, Channels, Contexts, Files, Identity, Mailbox, Providers, Sessions
 from fencepost.errors import NotWritten, Refused
 from fencepost.home import CREDENTIAL_VARIABLE, SERVICES, SESSION_VARIABLE, Home
 
@@ -39,6 +39,8 @@ class Services:
     mailbox: Mailbox
     sessions: Sessions
     providers: Providers
+    contexts: Contexts
+    files: Files
 
 
 def agent_named() -> bool:
@@ -95,6 +97,8 @@ async def connected(acting: Acting, *, budgets: Budgets | None = None) -> AsyncI
             mailbox=Mailbox(channels, acting.identity.token, budgets=budgets),
             sessions=Sessions(channels, acting.identity.token, budgets=budgets),
             providers=Providers(channels, acting.identity.token, budgets=budgets),
+            contexts=Contexts(channels, acting.identity.token, budgets=budgets),
+            files=Files(channels, acting.identity.token, budgets=budgets),
         )
         if acting.identity.needs_verifying:
             await acting.identity.verify(services.sessions)

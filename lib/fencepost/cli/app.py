@@ -16,7 +16,10 @@ from fencepost.cli.care import backup, restore
 from fencepost.cli.certs import certs
 from fencepost.cli.config import configuration
 from fencepost.cli.connect import config, connect
+from fencepost.cli.contexts import contexts, memory
 from fencepost.cli.doctor import doctor
+from fencepost.cli.files import files
+from fencepost.cli.guard import guard
 from fencepost.cli.login import login
 from fencepost.cli.messages import messages
 from fencepost.cli.operator import credentials, projects
@@ -94,6 +97,10 @@ app.command("why")(why)
 app.add_typer(provider, name="provider")
 app.add_typer(delivery, name="delivery")
 app.add_typer(projects, name="project")
+app.add_typer(contexts, name="context")
+app.add_typer(memory, name="memory")
+app.add_typer(files, name="file")
+app.add_typer(guard, name="guard")
 app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
 app.add_typer(certs, name="certs")

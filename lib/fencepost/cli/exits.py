@@ -18,6 +18,8 @@ NOT_RUNNING: Final = 6
 # Nobody knows what became of the call, or no answer came in time. Distinct from NOT_RUNNING, which proves that nothing
 # was done: a caller that mistakes one for the other sends twice.
 TIMED_OUT: Final = 7
+# Somebody else holds a file. An answer and no error: nothing was refused but the wish.
+HELD: Final = 8
 INTERRUPTED: Final = 130
 
 _CODES: Final[Mapping[str, int]] = MappingProxyType(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol, TypeVar
 
@@ -163,6 +163,8 @@ class Mirror:
         # Removed while this process ran, newest last: a call that was let in before must not go on as if nothing were.
         self._revoked: dict[bytes, None] = {}
         self._on_revoked: Callable[[], None] = lambda: None
+        # A project is in use while its agents call.
+        self._called_at_ms: dict[bytes, int] = {}
 
     @property
     def position(self) -> DirectoryPosition:
@@ -222,6 +224,14 @@ class Mirror:
         """See ports.Directory."""
         return self._agents.get(agent_id)
 
+    def members(self, project_id: bytes) -> list[Agent]:
+        """See ports.Directory."""
+        return [agent for agent in self._agents.values() if agent.project_id == project_id and not agent.deleting]
+
+    def called_at_ms(self) -> Mapping[bytes, int]:
+        """Return when an agent of each project last called, since this process began."""
+        return self._called_at_ms
+
     def must_know(self, agent_id: bytes) -> None:
         """See ports.Directory."""
         # Of a deleted agent the store says so itself.
@@ -265,6 +275,8 @@ class Mirror:
         """
         caller = self._callers.get(token_sha256)
         if caller is not None:
+            if caller.project_id is not None:
+                self._called_at_ms[caller.project_id] = self._clock.now_ms()
             return caller
         credential = await self._asked(lambda: self._sessions.lookup_credential(token_sha256))
         if credential is None:

@@ -20,6 +20,12 @@ class MailboxSettings:
     expire_every_ms: int = setting(
         1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
     )
+    sweep_every_ms: int = setting(
+        600_000,
+        least=1000,
+        most=86_400_000,
+        about="how often contexts are looked for that nobody pinned and whose project is not used any more, ms",
+    )
     note_reads_every_ms: int = setting(
         5000, least=50, most=600_000, about="how often the times of last reading are written, ms"
     )

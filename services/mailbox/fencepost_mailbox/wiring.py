@@ -11,7 +11,16 @@ from prometheus_client import CollectorRegistry
 
 from fencepost.client import Channels, Sessions
 from fencepost.home import Home
-from fencepost.mailbox.v1 import mailbox_pb2, mailbox_pb2_grpc
+from fencepost.mailbox.v1 import (
+    context_pb2,
+    context_pb2_grpc,
+    files_pb2,
+    files_pb2_grpc,
+    mailbox_pb2,
+    mailbox_pb2_grpc,
+    tasks_pb2,
+    tasks_pb2_grpc,
+)
 from fencepost_kit import faults, logs
 from fencepost_kit.clock import SYSTEM_CLOCK, Clock
 from fencepost_kit.guard import guarded
@@ -20,19 +29,27 @@ from fencepost_kit.ids import IdMint, uuid_text
 from fencepost_kit.metrics import RpcMetrics, StepMetrics, WriterMetrics, gauge, store_info
 from fencepost_kit.refusal import Refusal
 from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
+from fencepost_mailbox.context_servicer import RULES as CONTEXT_RULES
+from fencepost_mailbox.context_servicer import ContextServicer
 from fencepost_mailbox.directory import Mirror, SessionsPort
 from fencepost_mailbox.erasure import Eraser
 from fencepost_mailbox.events import EventWatch
+from fencepost_mailbox.file_servicer import RULES as FILE_RULES
+from fencepost_mailbox.file_servicer import FilesServicer
 from fencepost_mailbox.servicer import RULES, MailboxServicer
 from fencepost_mailbox.sessions_link import SessionsLink
 from fencepost_mailbox.settings import MailboxSettings
+from fencepost_mailbox.statuses import STATUS_OF
 from fencepost_mailbox.store.protocol import Applied, Store
 from fencepost_mailbox.store.sqlite import SqliteStore
-from fencepost_mailbox.translate import STATUS_OF
+from fencepost_mailbox.sweeping import Sweeper
+from fencepost_mailbox.task_servicer import RULES as TASK_RULES
+from fencepost_mailbox.task_servicer import TasksServicer
 from fencepost_mailbox.usecases.claim import Expiring, Restoring, Resuming
 from fencepost_mailbox.usecases.follow import NotingReads
 from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.usecases.ports import Ports
+from fencepost_mailbox.usecases.tasks.steps import PassingTime
 from fencepost_mailbox.waits import Waits, Wake
 from fencepost_mailbox.work import WorkWatch
 
@@ -43,6 +60,9 @@ CREDENTIAL_LOOK_EVERY_MS: Final = 50
 
 _log: Final = logs.get(__name__)
 _descriptor: Final = mailbox_pb2.DESCRIPTOR.services_by_name["MailboxService"]
+_task_descriptor: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
+_context_descriptor: Final = context_pb2.DESCRIPTOR.services_by_name["ContextService"]
+_file_descriptor: Final = files_pb2.DESCRIPTOR.services_by_name["FilesService"]
 
 
 class Reads:
@@ -110,6 +130,7 @@ class Mailbox:
         )
         self.events = EventWatch(self.store, self.mirror)
         self.mirror.when_revoked(self._look_again)
+        self.sweeper = Sweeper(store=self.store, clock=clock, called=self.mirror.called_at_ms)
         self.ports = Ports(store=self.store, directory=self.mirror, signals=self.reads, mint=mint, clock=clock)
 
     def _look_again(self) -> None:
@@ -159,6 +180,18 @@ class Mailbox:
         """Return what answers the RPCs."""
         return MailboxServicer(self.ports, waits=self.waits, work=self.work, events=self.events)
 
+    def tasks_servicer(self) -> TasksServicer:
+        """Return what answers the RPCs of tasks."""
+        return TasksServicer(self.ports, waits=self.waits)
+
+    def context_servicer(self) -> ContextServicer:
+        """Return what answers the RPCs of shared context and project memory."""
+        return ContextServicer(self.ports)
+
+    def files_servicer(self) -> FilesServicer:
+        """Return what answers the RPCs of file reservations."""
+        return FilesServicer(self.ports)
+
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Open the store, follow the directory and do the background work until left."""
@@ -177,6 +210,9 @@ class Mailbox:
                     tasks.create_task(self.eraser.run(self._clock.sleep)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._publish)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self.pass_time)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self.sweeper.drop_expired)),
+                    tasks.create_task(self._every(self._settings.sweep_every_ms, self.sweeper.sweep)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
                 try:
@@ -189,13 +225,13 @@ class Mailbox:
         finally:
             await self.store.close()
 
-    async def _every(self, every_ms: int, work: Callable[[], Awaitable[None]]) -> None:
+    async def _every(self, every_ms: int, work: Callable[[], Awaitable[object]]) -> None:
         while True:
             await self._clock.sleep(every_ms / 1000)
             await self._tolerating(work)
 
     @staticmethod
-    async def _tolerating(work: Callable[[], Awaitable[None]]) -> None:
+    async def _tolerating(work: Callable[[], Awaitable[object]]) -> None:
         # Neither a full disk nor a full queue ends a process that can still be read from: the next round tries again.
         try:
             await work()
@@ -211,6 +247,12 @@ class Mailbox:
         expired = await self.store.submit(Expiring(now_ms=now_ms))
         if expired:
             _log.info("claims_expired", count=expired)
+
+    async def pass_time(self) -> None:
+        """Do to tasks what their deadlines say by now."""
+        while self.store.read.tasks.any_due(now_ms := self._clock.now_ms()):
+            passed = await self.store.submit(PassingTime(now_ms=now_ms))
+            _log.info("task_deadlines_passed", count=passed)
 
     async def _publish(self) -> None:
         """Answer from what ended turns left recorded: a crash, or a refusal of the second step."""
@@ -244,13 +286,36 @@ async def credential_made(home: Home) -> None:
         await asyncio.sleep(CREDENTIAL_LOOK_EVERY_MS / 1000)
 
 
+def _add_servicers(server: Server, mailbox: Mailbox) -> None:
+    """Let the services of the mailbox answer behind one guard each; the caller is known to all alike."""
+    identify = CachedIdentify(mailbox.mirror.identify)
+    observe = RpcMetrics(service=SERVICE, registry=server.registry)
+    shared: dict[str, Any] = {
+        "identify": identify,
+        "statuses": STATUS_OF,
+        "observe": observe,
+        "gate": server.gate,
+    }
+    mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
+        guarded(mailbox.servicer(), descriptor=_descriptor, rules=RULES, **shared), server.handlers
+    )
+    tasks_pb2_grpc.add_TasksServiceServicer_to_server(
+        guarded(mailbox.tasks_servicer(), descriptor=_task_descriptor, rules=TASK_RULES, **shared), server.handlers
+    )
+    context_pb2_grpc.add_ContextServiceServicer_to_server(
+        guarded(mailbox.context_servicer(), descriptor=_context_descriptor, rules=CONTEXT_RULES, **shared), server.handlers
+    )
+    files_pb2_grpc.add_FilesServiceServicer_to_server(
+        guarded(mailbox.files_servicer(), descriptor=_file_descriptor, rules=FILE_RULES, **shared), server.handlers
+    )
+
+
 async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> int:
     """Run the mailbox of a home until `stop` is set; returns the exit code.
 
     Raises:
         Refusal: it must not start here; nothing was changed.
     """
-    full_name = _descriptor.full_name
     drainer: list[Mailbox] = []
 
     async def drain() -> None:
@@ -261,7 +326,9 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         ServeSettings(
             home=home,
             service=SERVICE,
-            full_names=(full_name,),
+            full_names=tuple(
+                one.full_name for one in (_descriptor, _task_descriptor, _context_descriptor, _file_descriptor)
+            ),
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,
             metrics_port=settings.metrics_port,
@@ -275,20 +342,8 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
         mailbox = Mailbox(home=home, sessions=link, settings=settings)
         drainer.append(mailbox)
         faults.refuse_unknown()
-        identify = CachedIdentify(mailbox.mirror.identify)
         mailbox.tell(server.registry)
-        mailbox_pb2_grpc.add_MailboxServiceServicer_to_server(
-            guarded(
-                mailbox.servicer(),
-                descriptor=_descriptor,
-                rules=RULES,
-                identify=identify,
-                statuses=STATUS_OF,
-                observe=RpcMetrics(service=SERVICE, registry=server.registry),
-                gate=server.gate,
-            ),
-            server.handlers,
-        )
+        _add_servicers(server, mailbox)
         async with mailbox.running():
             store = mailbox.store
             store_info(server.registry, service=SERVICE, epoch=uuid_text(store.epoch), schema=store.schema_version)

@@ -268,6 +268,7 @@ def caller_to_proto(shown: CallerShown) -> pb.GetCallerResponse:
     return pb.GetCallerResponse(
         credential=credential_to_proto(shown.credential),
         agent=None if shown.agent is None else agent_to_proto(shown.agent),
+        project=None if shown.project is None else project_to_proto(shown.project),
     )
 
 

@@ -14,12 +14,23 @@ from sqlalchemy.schema import CreateIndex
 from fencepost_kit.sqlite import load_migrations, statements_of
 from fencepost_mailbox.domain.bindings import BindingState
 from fencepost_mailbox.domain.claims import ClaimState
+from fencepost_mailbox.domain.tasks.values import EXECUTING as HOLDING
+from fencepost_mailbox.domain.tasks.values import Phase
 from fencepost_mailbox.domain.values import Answer, Delivery, Kind
 from fencepost_mailbox.store import sqlite_statements
+from fencepost_mailbox.store.context import sqlite_statements as context_statements
+from fencepost_mailbox.store.context.tables import TABLES as CONTEXT_TABLES
+from fencepost_mailbox.store.files import sqlite_statements as file_statements
+from fencepost_mailbox.store.files.tables import TABLES as FILE_TABLES
 from fencepost_mailbox.store.sqlite import FLOORS_CACHED_MAX
-from fencepost_mailbox.store.tables import BINDING, CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, TABLES, WORKED_ON
+from fencepost_mailbox.store.tables import BINDING, CLAIM, FACT, IDEMPOTENCY, RECORD, SHOWN, WORKED_ON
+from fencepost_mailbox.store.tables import TABLES as RECORD_TABLES
+from fencepost_mailbox.store.tasks import sqlite_statements as task_statements
+from fencepost_mailbox.store.tasks.tables import DUE, EXECUTING, QUEUED
+from fencepost_mailbox.store.tasks.tables import TABLES as TASK_TABLES
 
 PACKAGE = "fencepost_mailbox.store.migrations"
+TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *FILE_TABLES)
 
 
 @pytest.fixture
@@ -81,6 +92,9 @@ def test_the_numbers_in_conditions_of_indexes_are_those_of_the_domain() -> None:
     assert conditions["record_open"] == f"answer = {Answer.OPEN:d}"
     assert conditions["claim_held_expiry"] == f"state = {ClaimState.HELD:d}"
     assert conditions["record_shown"] == SHOWN
+    assert f"phase = {Phase.QUEUED:d}" == QUEUED
+    assert f"phase IN ({', '.join(str(int(phase)) for phase in sorted(HOLDING))})" == EXECUTING
+    assert DUE == "due_ms IS NOT NULL"
     assert conditions["record_hops"] == WORKED_ON
     assert f"delivery IN ({Delivery.RECEIVER:d}, {Delivery.ACCEPTED:d})" in WORKED_ON
     assert f"kind = {Kind.REQUEST:d}" in WORKED_ON
@@ -112,9 +126,20 @@ WALKS = {
     "ALL_TOMBSTONES": "everything is meant, once a start",
     "OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
     "UNPUBLISHED": "the partial index holds what a crash left unpublished, and every one of them is meant",
+    "TASKS: NEWEST_EVENT": "the first step of the walk from the newest end",
     "UNFINISHED_DELETIONS": "the partial index holds unfinished deletions only, and every one of them is meant",
 }
-STATEMENTS = {name: text for name, text in vars(sqlite_statements).items() if name.isupper()}
+STATEMENTS = {
+    prefix + name: text
+    for prefix, module in (
+        ("", sqlite_statements),
+        ("TASKS: ", task_statements),
+        ("CONTEXT: ", context_statements),
+        ("FILES: ", file_statements),
+    )
+    for name, text in vars(module).items()
+    if name.isupper()
+}
 
 
 def plan(connection: sqlite3.Connection, text: str) -> list[str]:
@@ -140,7 +165,7 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
     assert plan(schema, STATEMENTS["UNFINISHED_DELETIONS"]) == ["SCAN tombstone USING INDEX tombstone_unfinished"]
     assert plan(schema, STATEMENTS["UNPUBLISHED"]) == ["SCAN binding USING INDEX binding_unpublished"]
     assert plan(schema, STATEMENTS["EXTEND_HELD"]) == ["SCAN claim USING INDEX claim_held_expiry"]
-    for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE"):
+    for name in ("NEWEST_RECORD", "NEWEST_FACT", "NEWEST_TOMBSTONE", "TASKS: NEWEST_EVENT"):
         assert re.search(r"ORDER BY \w+\.sequence DESC\s+LIMIT 1", STATEMENTS[name])
 
 
@@ -148,6 +173,24 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
 @pytest.mark.parametrize(
     ("name", "index"),
     [
+        ("TASKS: TASK_BY_ID", "task_by_id (task_id=?)"),
+        ("TASKS: EXECUTING_OF", "task_slot (assignee=?)"),
+        ("TASKS: ALL_EXECUTING", "task_slot (assignee>?)"),
+        ("TASKS: FIRST_QUEUED", "task_queue (assignee=?)"),
+        ("TASKS: DUE", "USING INDEX task_due (due_ms"),
+        ("TASKS: MOVE_TASK", "INTEGER PRIMARY KEY (rowid=?)"),
+        ("TASKS: NOTIFICATIONS", "task_notification_order (agent=? AND sequence>?)"),
+        ("TASKS: SUPERVISED", "supervision_order (agent=? AND sequence>?)"),
+        ("TASKS: EVENTS", "task_event_of_task (task_id=? AND sequence>?)"),
+        ("TASKS: DEPENDANTS", "task_dependant (prerequisite_id=?)"),
+        ("FILES: AT_FOLDER", "file_reservation_folder (project_id=? AND leading=?)"),
+        ("FILES: BELOW_FOLDER", "file_reservation_folder (project_id=? AND leading>? AND leading<?)"),
+        ("FILES: HELD_BY", "file_reservation_holder (holder=?"),
+        ("FILES: EXPIRED", "file_reservation_expiry (expires_at_ms<?)"),
+        ("FILES: DROP_OF_ATTEMPT", "file_reservation_attempt (attempt_id=?)"),
+        ("CONTEXT: VERSIONS", "(project_id=? AND key=? AND version<?)"),
+        ("CONTEXT: MEMORY_NEWEST", "(project_id=?)"),
+        ("CONTEXT: NEXT_UNPINNED_PROJECT", "INDEX context_unpinned (project_id>?)"),
         ("RECORD_BY_ID", "record_by_id (record_id=?)"),
         ("PAGE", "record_inbox (recipient=? AND inbox=? AND position>?)"),
         ("HAS_FRESH", "COVERING INDEX record_inbox (recipient=? AND inbox=?)"),

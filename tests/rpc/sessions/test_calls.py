@@ -42,6 +42,8 @@ async def test_each_kind_of_caller_is_told_who_it_is(running: Running) -> None:
     agent = await running.create("Ann", role=common_pb2.ROLE_COORDINATOR)
     as_agent = await running.agent(agent)("GetCaller", pb.GetCallerRequest())
     assert as_agent.agent == agent
+    assert as_agent.project.project_id == agent.project_id
+    assert as_agent.project.location
     assert as_agent.credential.agent_id == agent.agent_id
     assert as_agent.credential.project_id == agent.project_id
     assert as_agent.credential.generation == 1
@@ -53,6 +55,7 @@ async def test_each_kind_of_caller_is_told_who_it_is(running: Running) -> None:
     ):
         answer = await caller("GetCaller", pb.GetCallerRequest())
         assert not answer.HasField("agent")
+        assert not answer.HasField("project")
         assert (answer.credential.role, answer.credential.label, answer.credential.agent_id) == (role, label, "")
         assert answer.credential.generation == 0
         assert answer.credential.token_sha256 == b""

@@ -339,6 +339,10 @@ class KnownAgents:
             raise NotFound("nobody has this name")
         return agent
 
+    def members(self, project_id: bytes) -> list[Agent]:
+        """See ports.Directory."""
+        return [agent for agent in self._by_id.values() if agent.project_id == project_id]
+
     def anywhere(self, target: str) -> Agent:
         """See ports.Directory."""
         found = self._by_name.get(target)

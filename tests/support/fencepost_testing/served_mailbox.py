@@ -12,17 +12,28 @@ import grpc
 
 from fencepost.common.v1 import common_pb2 as common
 from fencepost.home import Home
+from fencepost.mailbox.v1 import (
+    context_pb2,
+    context_pb2_grpc,
+    files_pb2,
+    files_pb2_grpc,
+    mailbox_pb2_grpc,
+    tasks_pb2,
+    tasks_pb2_grpc,
+)
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
-from fencepost.mailbox.v1 import mailbox_pb2_grpc
 from fencepost.transports import TransportName, opener
 from fencepost_kit.guard import Gate, guarded
 from fencepost_kit.identity import CachedIdentify, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.serve import SERVER_OPTIONS
 from fencepost_kit.statuses import detail_of
+from fencepost_mailbox.context_servicer import RULES as CONTEXT_RULES
+from fencepost_mailbox.file_servicer import RULES as FILE_RULES
 from fencepost_mailbox.servicer import RULES
 from fencepost_mailbox.settings import MailboxSettings
-from fencepost_mailbox.translate import STATUS_OF
+from fencepost_mailbox.statuses import STATUS_OF
+from fencepost_mailbox.task_servicer import RULES as TASK_RULES
 from fencepost_mailbox.wiring import Mailbox
 from fencepost_testing.clock import VirtualClock
 from fencepost_testing.mailboxes import (
@@ -39,6 +50,9 @@ CALL_S_MAX: Final = 10.0
 AGENTS: Final = ("ann", "bob", "cyd")
 HOSTS: Final = {"operator": Role.OPERATOR, "service": Role.SERVICE}
 DESCRIPTOR: Final = pb.DESCRIPTOR.services_by_name["MailboxService"]
+CONTEXT_DESCRIPTOR: Final = context_pb2.DESCRIPTOR.services_by_name["ContextService"]
+FILE_DESCRIPTOR: Final = files_pb2.DESCRIPTOR.services_by_name["FilesService"]
+TASK_DESCRIPTOR: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
 
 
 def uuid_of(name: str) -> str:
@@ -104,6 +118,21 @@ class ServedMailbox:
             ),
             server,
         )
+        shared: dict[str, Any] = {
+            "identify": CachedIdentify(self.mailbox.mirror.identify),
+            "statuses": STATUS_OF,
+            "gate": self.gate,
+        }
+        context_pb2_grpc.add_ContextServiceServicer_to_server(
+            guarded(self.mailbox.context_servicer(), descriptor=CONTEXT_DESCRIPTOR, rules=CONTEXT_RULES, **shared),
+            server,
+        )
+        files_pb2_grpc.add_FilesServiceServicer_to_server(
+            guarded(self.mailbox.files_servicer(), descriptor=FILE_DESCRIPTOR, rules=FILE_RULES, **shared), server
+        )
+        tasks_pb2_grpc.add_TasksServiceServicer_to_server(
+            guarded(self.mailbox.tasks_servicer(), descriptor=TASK_DESCRIPTOR, rules=TASK_RULES, **shared), server
+        )
         address = f"unix:{self.home.socket('mailbox')}"
         server.add_insecure_port(address)
         await server.start()
@@ -111,6 +140,12 @@ class ServedMailbox:
         channel = self._open(address, None)
         self._stack.push_async_callback(channel.close)
         self.stub: Any = mailbox_pb2_grpc.MailboxServiceStub(channel)
+        # Names of RPCs are unique over the services of the mailbox.
+        self._others: tuple[Any, ...] = (
+            context_pb2_grpc.ContextServiceStub(channel),
+            files_pb2_grpc.FilesServiceStub(channel),
+            tasks_pb2_grpc.TasksServiceStub(channel),
+        )
 
     async def stop(self) -> None:
         """Stop serving and close the store."""
@@ -145,7 +180,8 @@ class ServedMailbox:
         """
         metadata = None if who is None else self.metadata(who)
         try:
-            call = getattr(self.stub, method)(request, metadata=metadata, timeout=timeout_s)
+            stub = next(one for one in (self.stub, *self._others) if hasattr(one, method))
+            call = getattr(stub, method)(request, metadata=metadata, timeout=timeout_s)
             if hasattr(call, "__aiter__"):
                 return [answer async for answer in call]
             return await call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import stat
+import struct
 import subprocess
 import sys
 from contextlib import closing
@@ -39,6 +40,24 @@ def test_a_newer_database_is_refused_and_not_written_whatever_its_journal(tmp_pa
         database.open()
     assert path.read_bytes() == before
     assert refused.value.state == {"schema": "2", "known": "1"}
+
+
+@pytest.mark.requirement("mailbox.acknowledged-survives-a-power-cut")
+def test_a_database_whose_making_was_cut_short_is_made_anew(tmp_path: Path) -> None:
+    made = tmp_path / "made.db"
+    with closing(sqlite3.connect(made)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    path = tmp_path / "x.db"
+    path.write_bytes(made.read_bytes())
+    # The journal of a file that had no page before: taking it back leaves an empty file.
+    magic, pages_before, sector_bytes, page_bytes = bytes.fromhex("d9d505f920a163d7"), 0, 512, 4096
+    journal = struct.pack(">8s5I", magic, 0, 1, pages_before, sector_bytes, page_bytes)
+    path.with_name("x.db-journal").write_bytes(journal.ljust(sector_bytes, bytes(1)))
+    database = SqliteDatabase(path, migrations=ONE)
+    database.open()
+    with closing(database.connect_reader()) as reader:
+        assert reader.execute("SELECT count(*) FROM one").fetchone() == (0,)
+    database.close()
 
 
 @pytest.mark.requirement("kit.a-newer-database-is-not-touched")

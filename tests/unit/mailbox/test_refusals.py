@@ -16,7 +16,7 @@ import fencepost_mailbox
 from fencepost_kit.refusal import DependencyDown, Refusal
 from fencepost_kit.statuses import KIT_STATUSES
 from fencepost_mailbox.domain.refusals import DirectoryStale, MailboxRefusal
-from fencepost_mailbox.translate import STATUS_OF
+from fencepost_mailbox.statuses import STATUS_OF
 
 REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference" / "errors.md"
 STATUS = grpc.StatusCode
@@ -48,8 +48,27 @@ EXPECTED = {
     "not_pending": STATUS.FAILED_PRECONDITION,
     "hop_limit": STATUS.FAILED_PRECONDITION,
     "invalid_state": STATUS.FAILED_PRECONDITION,
+    "invalid_context": STATUS.INVALID_ARGUMENT,
+    "context_limit": STATUS.FAILED_PRECONDITION,
+    "invalid_path": STATUS.INVALID_ARGUMENT,
+    "invalid_reservation": STATUS.INVALID_ARGUMENT,
+    "reservation_lost": STATUS.ABORTED,
+    "reservation_limit": STATUS.FAILED_PRECONDITION,
     "dependency_unavailable": STATUS.UNAVAILABLE,
     "storage_error": STATUS.UNAVAILABLE,
+    "invalid_task_field": STATUS.INVALID_ARGUMENT,
+    "request_conflict": STATUS.ALREADY_EXISTS,
+    "version_conflict": STATUS.ABORTED,
+    "stale_revision": STATUS.ABORTED,
+    "stale_attempt": STATUS.ABORTED,
+    "already_running": STATUS.FAILED_PRECONDITION,
+    "not_next": STATUS.FAILED_PRECONDITION,
+    "deadline_passed": STATUS.FAILED_PRECONDITION,
+    "self_review": STATUS.INVALID_ARGUMENT,
+    "dependency_cycle": STATUS.FAILED_PRECONDITION,
+    "dependency_limit": STATUS.FAILED_PRECONDITION,
+    "work_running": STATUS.FAILED_PRECONDITION,
+    "notifications_unread": STATUS.FAILED_PRECONDITION,
 }
 
 

@@ -680,6 +680,7 @@ class GetCallerResponse(_message.Message):
 
     CREDENTIAL_FIELD_NUMBER: _builtins.int
     AGENT_FIELD_NUMBER: _builtins.int
+    PROJECT_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def credential(self) -> Global___Credential:
         """The caller's credential, without its hash."""
@@ -688,15 +689,20 @@ class GetCallerResponse(_message.Message):
     def agent(self) -> Global___Agent:
         """The caller's agent record; absent for operator and service."""
 
+    @_builtins.property
+    def project(self) -> Global___Project:
+        """The agent's project; absent for operator and service."""
+
     def __init__(
         self,
         *,
         credential: Global___Credential | None = ...,
         agent: Global___Agent | None = ...,
+        project: Global___Project | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "credential", b"credential"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "credential", b"credential", "project", b"project"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "credential", b"credential"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent", b"agent", "credential", b"credential", "project", b"project"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -18,6 +18,8 @@ from fencepost_mailbox.domain.values import Delivery, Record
 # Open requests that are settled in the transaction that closes an agent's mail. There are hardly ever as many; what is
 # beyond is settled by the erasure, chunk by chunk, before anything is removed: nobody waits long for one transaction.
 CLOSED_REQUESTS_MAX: Final = 2000
+# Tasks that are taken from the agent in that transaction; the rest follows in the same way.
+CLOSED_TASKS_MAX: Final = 500
 # Rows (records with their facts and claims, or keys) that one transaction of the erasure removes.
 ERASED_ROWS_MAX: Final = 200
 # Between two chunks, so that whoever sends meanwhile waits for one chunk at most.

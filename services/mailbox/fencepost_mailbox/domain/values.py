@@ -130,6 +130,11 @@ class Operation(enum.IntEnum):
     CLAIM = 4
     PROMPT = 5
     RESOLVE = 6
+    # Every write of tasks: their request ids are one scope.
+    TASK = 20
+    # Every write of contexts and memory, and every write of reservations.
+    CONTEXT = 21
+    FILES = 22
 
 
 class FactKind(enum.IntEnum):

@@ -19,6 +19,9 @@ from fencepost_mailbox.domain.claims import Claim, ClaimState
 from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
+from fencepost_mailbox.store.context.protocol import ContextQueries, ContextTransaction
+from fencepost_mailbox.store.files.protocol import FileQueries, FileTransaction
+from fencepost_mailbox.store.tasks.protocol import TaskQueries, TaskTransaction
 
 T = TypeVar("T")
 TCo = TypeVar("TCo", covariant=True)
@@ -69,6 +72,21 @@ class InvariantBroken(Exception):
 
 class Queries(Protocol):
     """What can be asked, inside a transaction or beside it."""
+
+    @property
+    def tasks(self) -> TaskQueries:
+        """What can be asked of supervised tasks."""
+        ...
+
+    @property
+    def context(self) -> ContextQueries:
+        """What can be asked of shared context and project memory."""
+        ...
+
+    @property
+    def files(self) -> FileQueries:
+        """What can be asked of file reservations."""
+        ...
 
     def snapshot(self) -> AbstractContextManager[None]:
         """Let everything that is asked inside see one committed state. Never held over an await."""
@@ -195,6 +213,21 @@ class Queries(Protocol):
 
 class Transaction(Queries, Protocol):
     """What an operation may write. Every write is guarded; a guard that misses raises InvariantBroken."""
+
+    @property
+    def tasks(self) -> TaskTransaction:
+        """What an operation may write of supervised tasks."""
+        ...
+
+    @property
+    def context(self) -> ContextTransaction:
+        """What an operation may write of shared context and project memory."""
+        ...
+
+    @property
+    def files(self) -> FileTransaction:
+        """What an operation may write of file reservations."""
+        ...
 
     def next_sequence(self, project_id: bytes) -> int:
         """Return the next number of the project's lane."""

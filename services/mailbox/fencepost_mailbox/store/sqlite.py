@@ -35,6 +35,8 @@ from fencepost_mailbox.domain.values import (
     ReplyStatus,
 )
 from fencepost_mailbox.store import sqlite_statements as sql
+from fencepost_mailbox.store.context.sqlite import SqliteContextQueries, SqliteContextTransaction
+from fencepost_mailbox.store.files.sqlite import SqliteFileQueries, SqliteFileTransaction
 from fencepost_mailbox.store.protocol import (
     Applied,
     Credential,
@@ -43,6 +45,7 @@ from fencepost_mailbox.store.protocol import (
     Mutation,
     Queries,
 )
+from fencepost_mailbox.store.tasks.sqlite import SqliteTaskQueries, SqliteTaskTransaction
 
 T = TypeVar("T")
 FLOORS_CACHED_MAX: Final = 10_000
@@ -233,6 +236,24 @@ class SqliteQueries:
     def __init__(self, cursor: sqlite3.Cursor, *, in_snapshot: bool = False) -> None:
         self._own_cursor = cursor
         self._in_snapshot = in_snapshot
+        self._tasks = SqliteTaskQueries(cursor)
+        self._context = SqliteContextQueries(cursor)
+        self._files = SqliteFileQueries(cursor)
+
+    @property
+    def tasks(self) -> SqliteTaskQueries:
+        """See Queries."""
+        return self._tasks
+
+    @property
+    def context(self) -> SqliteContextQueries:
+        """See Queries."""
+        return self._context
+
+    @property
+    def files(self) -> SqliteFileQueries:
+        """See Queries."""
+        return self._files
 
     @property
     def _cursor(self) -> sqlite3.Cursor:
@@ -413,7 +434,7 @@ class SqliteQueries:
     def newest_sequence(self) -> int:
         """See Queries."""
         rows = (self._one(sql.NEWEST_RECORD), self._one(sql.NEWEST_FACT), self._one(sql.NEWEST_TOMBSTONE))
-        return max((int(row[0]) for row in rows if row is not None), default=0)
+        return max(self._tasks.newest_event(), max((int(row[0]) for row in rows if row is not None), default=0))
 
 
 class Sequencer:
@@ -450,6 +471,24 @@ class SqliteTransaction(SqliteQueries):
         # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
         # rolled back.
         self._raised: set[bytes] = set()
+        self._task_transaction = SqliteTaskTransaction(cursor)
+        self._context_transaction = SqliteContextTransaction(cursor)
+        self._file_transaction = SqliteFileTransaction(cursor)
+
+    @property
+    def tasks(self) -> SqliteTaskTransaction:
+        """See Transaction."""
+        return self._task_transaction
+
+    @property
+    def context(self) -> SqliteContextTransaction:
+        """See Transaction."""
+        return self._context_transaction
+
+    @property
+    def files(self) -> SqliteFileTransaction:
+        """See Transaction."""
+        return self._file_transaction
 
     def hold_back(self) -> None:
         """Hold new keys and records back from now on."""

@@ -7,30 +7,16 @@ Executing Core objects for each operation costs three times the statement itself
 
 from __future__ import annotations
 
-from typing import Any, Final
-
-from sqlalchemy import (
-    Delete,
-    Integer,
-    Select,
-    Update,
-    and_,
-    bindparam,
-    delete,
-    func,
-    insert,
-    literal_column,
-    or_,
-    select,
-    update,
-)
-from sqlalchemy.dialects import sqlite as sqlite_dialect
-from sqlalchemy.sql import ColumnElement
+from sqlalchemy import and_, bindparam, delete, func, or_, select, update
 
 from fencepost_mailbox.domain.bindings import BindingState
 from fencepost_mailbox.domain.claims import ClaimState
 from fencepost_mailbox.domain.deletion import Phase
 from fencepost_mailbox.domain.values import Answer, Delivery, Inbox, Kind
+from fencepost_mailbox.store.dialect import const as _const
+from fencepost_mailbox.store.dialect import sqlite as _sqlite
+from fencepost_mailbox.store.dialect import upsert as _upsert
+from fencepost_mailbox.store.dialect import whole_row as _insert
 from fencepost_mailbox.store.tables import (
     BINDING,
     CLAIM,
@@ -45,33 +31,6 @@ from fencepost_mailbox.store.tables import (
     RECORD,
     TOMBSTONE,
 )
-
-_SQLITE: Final = sqlite_dialect.dialect(paramstyle="named")
-_POSITIONAL: Final = sqlite_dialect.dialect(paramstyle="qmark")
-
-
-def _sqlite(statement: Select[Any] | Update | Delete) -> str:
-    return str(statement.compile(dialect=_SQLITE))
-
-
-def _const(value: int) -> ColumnElement[int]:
-    # Constants of the domain are part of the text: only so can the planner use an index with the same condition.
-    return literal_column(str(int(value)), Integer)
-
-
-def _insert(table: Any, *, else_rollback: bool = False) -> str:
-    """Return an INSERT of a whole row, bound by position in the order of the table's columns.
-
-    The driver looks up each named parameter on its own: by position a record costs a third less. `else_rollback`: a
-    conflict ends the whole transaction, so that SQLite need not be able to undo a statement of many rows alone.
-    """
-    statement = insert(table).values({c.name: bindparam(c.name) for c in table.columns})
-    if else_rollback:
-        statement = statement.prefix_with("OR ROLLBACK", dialect="sqlite")
-    compiled = statement.compile(dialect=_POSITIONAL)
-    assert compiled.positiontup == [column.name for column in table.columns], "columns in the order of the table"
-    return str(compiled)
-
 
 R, C, B = RECORD.c, CLAIM.c, BINDING.c
 _ZERO = _const(0)  # the dialect would bind one
@@ -332,15 +291,6 @@ MOST_HOPS = _sqlite(
     .offset(_ZERO)
 )
 INCARNATION_OF = _sqlite(select(DISPATCHER.c.incarnation).where(DISPATCHER.c.dispatcher == bindparam("dispatcher")))
-
-
-def _upsert(table: Any) -> str:
-    keys = [column.name for column in table.primary_key.columns]
-    statement = sqlite_dialect.insert(table).values({column.name: bindparam(column.name) for column in table.columns})
-    others = {column.name: statement.excluded[column.name] for column in table.columns if column.name not in keys}
-    return str(statement.on_conflict_do_update(index_elements=keys, set_=others).compile(dialect=_SQLITE))
-
-
 PUT_INCARNATION = _upsert(DISPATCHER)
 PUT_FLOOR = _upsert(FLOOR)
 PUT_READER = _upsert(READER)

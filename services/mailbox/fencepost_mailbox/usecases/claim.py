@@ -36,6 +36,7 @@ from fencepost_mailbox.domain.values import Answer, Fact, FactKind, Operation, O
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
 from fencepost_mailbox.usecases.ports import Ports, fence, held_record, lose_sight, lose_turn, mark_uncertain
 from fencepost_mailbox.usecases.reply import write_answer
+from fencepost_mailbox.usecases.tasks.steps import lose_every_attempt
 
 _GIVEN_UP: Final = (
     "Fencepost could not hand this request to its recipient's program: it was taken and given back too often."
@@ -505,9 +506,10 @@ class Restoring:
     now_ms: int
 
     def apply(self, tx: Transaction) -> Applied[int]:
-        """Return how many claims became uncertain, whatever their term."""
+        """Return how many claims became uncertain, whatever their term. Attempts at tasks become unknown with them."""
         held = tx.held_claims(expired_at_ms=_NEVER_MS)
         for claim in held:
             lose_sight(tx, claim, evidence="the store was restored from a backup", now_ms=self.now_ms)
+        _, told = lose_every_attempt(tx, self.now_ms)
         tx.own_copy()
-        return Applied(value=len(held), wakes=tuple({claim.recipient for claim in held}))
+        return Applied(value=len(held), wakes=(*{claim.recipient for claim in held}, *told))

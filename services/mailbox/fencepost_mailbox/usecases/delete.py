@@ -12,6 +12,7 @@ from fencepost_mailbox.domain.deletion import (
     ABANDONED,
     ANSWERED_FOR,
     CLOSED_REQUESTS_MAX,
+    CLOSED_TASKS_MAX,
     HOST_NOTICE,
     HOST_REPLY,
     SIGHT_LOST,
@@ -27,6 +28,7 @@ from fencepost_mailbox.domain.values import FactKind, Kind, Origin, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.claim import answer_by_host, note
 from fencepost_mailbox.usecases.ports import lose_sight
+from fencepost_mailbox.usecases.tasks.steps import leave_tasks
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +101,9 @@ class Closing:
             lose_sight(tx, claim, evidence=SIGHT_LOST, now_ms=self.now_ms)
         settling = Settling(agent_id=self.agent_id, seed=self.seed, now_ms=self.now_ms)
         concerned = [self.agent_id, *settling.write(tx, CLOSED_REQUESTS_MAX)]
+        tx.files.drop_of_holder(self.agent_id)
+        _, told = leave_tasks(tx, self.agent_id, CLOSED_TASKS_MAX, self.now_ms)
+        concerned += told
         tx.put_tombstone(
             Tombstone(
                 agent_id=self.agent_id,
@@ -129,6 +134,10 @@ class Erasing:
         settling = Settling(agent_id=agent_id, seed=self.seed, now_ms=self.now_ms)
         concerned = settling.write(tx, self.rows)
         done = len(concerned)
+        if done < self.rows:
+            left, others = leave_tasks(tx, agent_id, self.rows - done, self.now_ms)
+            done, concerned = done + left, [*concerned, *others]
+        done += tx.tasks.erase_agent(agent_id, self.rows - done) if done < self.rows else 0
         done += tx.erase_received(agent_id, self.rows - done) if done < self.rows else 0
         done += tx.erase_keys(agent_id, self.rows - done) if done < self.rows else 0
         ended = done < self.rows

@@ -13,6 +13,7 @@ from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.values import OPEN_REQUESTS_MAX, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.ports import Ports, supersede
+from fencepost_mailbox.usecases.tasks.steps import lose_attempt
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,15 +42,17 @@ class Opening:
         """
         check_lives(deleted=tx.deleted(self.agent_id))
         uncertain: list[Record] = []
+        told: tuple[bytes, ...] = ()
         if check_floor(self.generation, tx.floor(self.agent_id)):
             tx.raise_floor(self.agent_id, self.generation)
             uncertain = supersede(tx, self.agent_id, self.generation, self.now_ms)
+            told = lose_attempt(tx, self.agent_id, self.generation, self.now_ms)
         opened = Opened(
             floor=tx.floor(self.agent_id),
             uncertain=uncertain,
             open_requests=tx.open_requests(self.agent_id, OPEN_REQUESTS_MAX),
         )
-        return Applied(value=opened, wakes=(self.agent_id,), work=(self.agent_id,))
+        return Applied(value=opened, wakes=(self.agent_id, *told), work=(self.agent_id,))
 
 
 class OpenGeneration:

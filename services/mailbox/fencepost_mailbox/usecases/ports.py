@@ -17,6 +17,7 @@ from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.values import Agent, Answer, Desired, Fact, FactKind, Kind, Reader, Record
 from fencepost_mailbox.owners import Owners
 from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
+from fencepost_mailbox.usecases.tasks.steps import lose_attempt
 
 _SUPERSEDED: Final = "a later life of the agent began while the claim stood"
 
@@ -39,6 +40,10 @@ class Directory(Protocol):
             InvalidTarget, NotFound: see domain.texts; a near miss in case is named in the hint.
             DependencyDown, DirectoryStale: it cannot be told now; nothing was written.
         """
+        ...
+
+    def members(self, project_id: bytes) -> list[Agent]:
+        """Return the agents of a project as the mirror knows them."""
         ...
 
     def anywhere(self, target: str) -> Agent:
@@ -174,12 +179,13 @@ def fence(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> tup
     if check_floor(generation, tx.floor(agent_id)):
         tx.raise_floor(agent_id, generation)
         supersede(tx, agent_id, generation, now_ms)
-        return (agent_id,)
+        return (agent_id, *lose_attempt(tx, agent_id, generation, now_ms))
     return ()
 
 
 def supersede(tx: Transaction, agent_id: bytes, generation: int, now_ms: int) -> list[Record]:
-    """Turn the claims of older generations of an agent uncertain; returns their records."""
+    """Turn the claims of older generations of an agent uncertain; returns their records. Their files are free."""
+    tx.files.drop_of_holder(agent_id, generation)
     claims = [*tx.held_claims(recipient=agent_id), *tx.accepted_open(recipient=agent_id)]
     lost = [
         held_record(tx, claim)

@@ -1,0 +1,1 @@
+"""What shared context and project memory are: frozen values, limits, pure functions."""

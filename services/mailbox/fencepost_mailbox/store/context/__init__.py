@@ -1,0 +1,1 @@
+"""Shared context and project memory as they are stored: tables, statements, and the store's part for them."""

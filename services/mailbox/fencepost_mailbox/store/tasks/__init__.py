@@ -1,0 +1,1 @@
+"""The tables of supervised tasks, in the same database and the same transactions as the records."""

@@ -1,0 +1,1 @@
+"""One call of file reservations a class: load, decide, commit."""
