@@ -303,7 +303,8 @@ def _add_servicers(server: Server, mailbox: Mailbox) -> None:
         guarded(mailbox.tasks_servicer(), descriptor=_task_descriptor, rules=TASK_RULES, **shared), server.handlers
     )
     context_pb2_grpc.add_ContextServiceServicer_to_server(
-        guarded(mailbox.context_servicer(), descriptor=_context_descriptor, rules=CONTEXT_RULES, **shared), server.handlers
+        guarded(mailbox.context_servicer(), descriptor=_context_descriptor, rules=CONTEXT_RULES, **shared),
+        server.handlers,
     )
     files_pb2_grpc.add_FilesServiceServicer_to_server(
         guarded(mailbox.files_servicer(), descriptor=_file_descriptor, rules=FILE_RULES, **shared), server.handlers
