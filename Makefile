@@ -7,6 +7,15 @@ WINDOWS ?= 15
 WORKERS ?= 4
 BENCH ?=
 BIN := $(VENV)/bin
+# Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
+LONG := tests/blackbox/guard \
+	tests/blackbox/cli/test_unusable_home.py \
+	tests/blackbox/providers/test_kills.py \
+	tests/contract/mailbox/shared/test_file_machine.py \
+	tests/contract/mailbox/shared/test_file_race.py \
+	tests/contract/mailbox/tasks/test_task_machine.py \
+	tests/contract/mailbox/tasks/test_task_race.py \
+	tests/unit/providers/processes
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -36,8 +45,12 @@ up: $(VENV)/.runtime-ready ## Start the services in the foreground for your own 
 	@$(BIN)/fencepost up
 
 .PHONY: test
-test: $(VENV)/.dev-ready ## Run every test; all set-up included.
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile
+test: $(VENV)/.dev-ready ## Run the tests, all set-up included; `make long` has the longest.
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(LONG))
+
+.PHONY: long
+long: $(VENV)/.dev-ready ## Run the tests that take longest: guards in real repositories, races, long machines, kills.
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(LONG)
 
 .PHONY: check
 check: $(VENV)/.dev-ready ## Formatting, lint, types, import directions, protos, stubs, pins, ledger.
