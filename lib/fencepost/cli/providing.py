@@ -14,7 +14,7 @@ from fencepost.cli.options import AsJson, Key, RecordId, Target, key_or_new
 from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.running import put_runtime
 from fencepost.cli.screen import Column
-from fencepost.cli.why import ladder, latencies
+from fencepost.cli.why import explained, ladder
 from fencepost.errors import NotWritten, Refused, Uncertain
 from fencepost.mailbox.v1 import mailbox_pb2
 from fencepost.providers.v1 import providers_pb2 as pb
@@ -136,10 +136,7 @@ def show_delivery(record_id: RecordId, *, as_json: AsJson = False) -> None:
     """Show how far a record has come: every fact, the turn that took it, its answer."""
     told = acting.call(acting.as_whoever(), lambda services: services.mailbox.explain(record_id))
     if as_json:
-        fields = plain(told)
-        for fact, since_ms in zip(fields["facts"], latencies(told.facts), strict=True):
-            fact["since_previous_ms"] = since_ms
-        screen.put_json(fields)
+        screen.put_json(explained(told))
         return
     screen.put("\n".join(ladder(told)))
     if told.HasField("binding"):

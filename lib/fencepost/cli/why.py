@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import Any
 
 from fencepost.cli import acting, screen
 from fencepost.cli.options import AsJson, RecordId
@@ -16,12 +17,17 @@ def why(record_id: RecordId, *, as_json: AsJson = False) -> None:
     who = acting.as_whoever()
     told = acting.call(who, lambda services: services.mailbox.explain(record_id))
     if as_json:
-        fields = plain(told)
-        for fact, since_ms in zip(fields["facts"], latencies(told.facts), strict=True):
-            fact["since_previous_ms"] = since_ms
-        screen.put_json(fields)
+        screen.put_json(explained(told))
         return
     screen.put("\n".join(ladder(told)))
+
+
+def explained(told: pb.ExplainResponse) -> dict[str, Any]:
+    """Return the JSON document of an explanation: its fields, and how long each fact came after the one before."""
+    fields = plain(told)
+    for fact, since_ms in zip(fields["facts"], latencies(told.facts), strict=True):
+        fact["since_previous_ms"] = since_ms
+    return fields
 
 
 def latencies(facts: Sequence[pb.Fact]) -> list[int | None]:
