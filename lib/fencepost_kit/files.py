@@ -65,9 +65,9 @@ def read_owner(handle: int) -> Owner:
         return Owner(pid=0, started_at_ms=0)
 
 
-def _locked(handle: int) -> bool:
-    """Try to lock for at most LOCK_WAIT_MS_MAX."""
-    until = time.monotonic() + LOCK_WAIT_MS_MAX / 1000
+def lock(handle: int, *, ms_max: int = LOCK_WAIT_MS_MAX) -> bool:
+    """Try to take an exclusive flock for at most `ms_max`, and tell whether it is held."""
+    until = time.monotonic() + ms_max / 1000
     while True:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -119,7 +119,7 @@ class OwnerLock:
         """Take the lock and write our name, or return who holds it."""
         handle = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, PRIVATE_MODE)
         try:
-            if not _locked(handle):
+            if not lock(handle):
                 owner = read_owner(handle)
                 os.close(handle)
                 return owner

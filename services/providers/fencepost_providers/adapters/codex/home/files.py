@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import json
 import os
 import secrets
 import stat
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from fencepost_kit.files import lock
 from fencepost_providers.adapters.base import StartFailed
 
 CONFIGURATION_BYTES_MAX: Final = 16 * 1024 * 1024
 RECORD_BYTES_MAX: Final = 8 * 1024 * 1024
 LOCK_MS_MAX: Final = 10_000
-LOCK_POLL_MS: Final = 20
 FOLDER_MODE: Final = 0o700
 PRIVATE_MODE: Final = 0o600
 _OTHERS: Final = 0o077
@@ -225,17 +223,3 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
-
-
-def lock(handle: int, *, ms_max: int) -> bool:
-    """Take an exclusive flock within `ms_max` and tell whether it is held."""
-    until = time.monotonic() + ms_max / 1000
-    while True:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() >= until:
-                return False
-            time.sleep(LOCK_POLL_MS / 1000)
-        else:
-            return True

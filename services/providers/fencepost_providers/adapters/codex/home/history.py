@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from fencepost_kit import faults
+from fencepost_kit.files import lock
 from fencepost_providers.adapters.codex.home import files
 from fencepost_providers.domain.runtimes import Finding, Gravity
 
@@ -276,7 +277,7 @@ def _opened(path: Path) -> BinaryIO:
 
 def _hold(file: BinaryIO) -> None:
     """Lock an open file; closing it frees the lock."""
-    if not files.lock(file.fileno(), ms_max=LOCK_MS_MAX):
+    if not lock(file.fileno(), ms_max=LOCK_MS_MAX):
         raise files.Unreadable(f"somebody else holds its lock for {LOCK_MS_MAX} ms")
 
 
