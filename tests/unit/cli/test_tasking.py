@@ -9,9 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.main import get_command
 
 from fencepost.cli import task_views
+from fencepost.cli.app import app
 from fencepost.cli.moments import moment_ms
+from fencepost.cli.screen import _VERBS
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Refused
 from fencepost.mailbox.v1 import context_pb2
@@ -390,3 +393,13 @@ def test_a_project_is_made_of_a_folder(desk: Shell, tmp_path: Path) -> None:
     ask = desk.sessions.asked[-1][1]
     assert (ask.idempotency_key, ask.kind) == ("k", sessions.PROJECT_KIND_FOLDER)
     assert desk("project", "create", "/nowhere/at/all", "--json").error["code"] == "not_found"
+
+
+@pytest.mark.requirement("cli.tasks-are-shown")
+def test_hints_that_name_tools_of_tasks_are_told_in_commands_that_exist(desk: Shell) -> None:
+    tree: Any = get_command(app)
+    for tool, verb in _VERBS.items():
+        _, noun, command = verb.strip("`").split()
+        assert command in tree.commands[noun].commands, tool
+    desk.tasks.answers["get"] = Refused("not_found", "there is none", hint="Check the id with task_list.")
+    assert "Check the id with `fencepost task list`." in desk("task", "show", TASK).err
