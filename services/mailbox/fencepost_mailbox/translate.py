@@ -313,14 +313,16 @@ def claim_command(request: pb.ClaimRequest) -> claim.Command:
     Raises:
         Malformed: a field is not what it must be.
     """
-    if request.kind not in (pb.CLAIM_KIND_REQUEST, pb.CLAIM_KIND_CONTEXT):
-        raise Malformed("a claim takes a request or context; nothing was written")
+    try:
+        kind = claim.ClaimKind(request.kind)
+    except ValueError:
+        raise Malformed("a claim takes a request, context, a wake-up or a stop; nothing was written") from None
     return claim.Command(
         agent_id=uuid_bytes(request.agent_id),
         generation=request.generation,
         dispatcher=uuid_bytes(request.dispatcher_id),
         incarnation=request.incarnation,
-        kind=claim.ClaimKind(request.kind),
+        kind=kind,
         high_water=request.high_water,
         term_ms=request.term_ms,
         key=request.idempotency_key,

@@ -160,6 +160,16 @@ async def test_a_restart_neither_loses_a_wake_up_nor_tells_one_twice(desk: TaskD
     assert desk.due("bob") == DUE
 
 
+@pytest.mark.requirement("wakes.never-a-second-turn-for-one")
+async def test_a_claim_whose_answer_was_lost_is_answered_the_same_after_a_restart(desk: TaskDesk) -> None:
+    await desk.assign("ann", "bob")
+    held = await desk.taken("bob", kind=WAKE, key="lost")
+    await desk.restart()
+    again = await desk.taken("bob", kind=WAKE, key="lost")
+    assert (again.claim, again.record.record_id, again.duplicate) == (held.claim, held.record.record_id, True)
+    assert await desk.claim("bob", kind=WAKE) is None
+
+
 @pytest.mark.requirement("wakes.given-back-is-told-anew")
 async def test_a_wake_up_that_was_given_back_is_taken_again_with_the_words_of_now(desk: TaskDesk) -> None:
     task = await desk.assign("ann", "bob")

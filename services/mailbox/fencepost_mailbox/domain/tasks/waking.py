@@ -17,9 +17,11 @@ from fencepost_mailbox.domain.tasks.values import Notice, Notification
 from fencepost_mailbox.domain.values import Delivery, Record
 
 # After a turn that left a notification standing: how long until it is told again, the first time and the second.
-WAKE_AGAIN_MS: Final = (60_000, 600_000)
+WAKE_AGAIN_MS_MIN: Final = 60_000
+WAKE_AGAIN_MS_MAX: Final = 600_000
+WAKE_AGAIN_MS: Final = (WAKE_AGAIN_MS_MIN, WAKE_AGAIN_MS_MAX)
 # Turns that one notification is told in. After the last it is left to a person, or to the next thing that happens.
-WAKES_MAX: Final = len(WAKE_AGAIN_MS) + 1
+WAKES_MAX: Final = 3
 # Notifications that one wake-up tells of; those that were told least often go first.
 WAKE_NOTICES_MAX: Final = 16
 
