@@ -40,6 +40,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         required=("target", "message"),
         hints=Hints(),
         lost=Lost.SETTLE,
+        returns="`interaction_id`, the receipt",
     ),
     Tool(
         name="followup_task",
@@ -53,6 +54,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         required=("target", "message"),
         hints=Hints(),
         lost=Lost.SETTLE,
+        returns="`request_id`, the receipt",
     ),
     Tool(
         name="receive_messages",
@@ -73,6 +75,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         hints=Hints(),
         lost=Lost.ASK_AGAIN,
+        returns="`messages`, `open_requests`, `ack_cursor`, `next_cursor`, `has_more`",
     ),
     Tool(
         name="wait_agent",
@@ -89,6 +92,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         },
         hints=Hints(),
         lost=Lost.ASK_AGAIN,
+        returns="`timed_out`, `wake_reason`",
     ),
     Tool(
         name="reply",
@@ -106,6 +110,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         required=("request_id", "status", "message"),
         hints=Hints(idempotent=True),
         lost=Lost.SETTLE,
+        returns="`request_id`, the receipt",
     ),
     Tool(
         name="interrupt_agent",
@@ -118,6 +123,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         required=("target",),
         hints=Hints(destructive=True),
         lost=Lost.TELL,
+        returns="`interruption`",
     ),
     Tool(
         name="list_agents",
@@ -127,5 +133,6 @@ TOOLS: Final[tuple[Tool, ...]] = (
         ),
         hints=Hints(read_only=True, idempotent=True, open_world=False),
         lost=Lost.ASK_AGAIN,
+        returns="`agents`",
     ),
 )
