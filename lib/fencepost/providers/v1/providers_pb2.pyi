@@ -4,6 +4,7 @@ isort:skip_file
 The programs that agents run in, and the carrier of records into their running conversations."""
 
 from collections import abc as _abc
+from fencepost.mailbox.v1 import tasks_pb2 as _tasks_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -1228,3 +1229,85 @@ class ApproveToolsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ApproveToolsResponse: _TypeAlias = ApproveToolsResponse  # noqa: Y015
+
+@_typing.final
+class IntegrateTaskRequest(_message.Message):
+    """Accepted work to bring into the main checkout."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """task_..."""
+    commit: _builtins.str
+    """Full id of the commit, 40 or 64 lower-case hexadecimal digits; empty to record only."""
+    note: _builtins.str
+    """Further words for the task's history, at most 8192 bytes."""
+    expected_version: _builtins.int
+    """0 checks nothing."""
+    request_id: _builtins.str
+    """UUID. The same id with the same content answers what the first call did, also where its answer was lost."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        commit: _builtins.str = ...,
+        note: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "expected_version", b"expected_version", "note", b"note", "request_id", b"request_id", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntegrateTaskRequest: _TypeAlias = IntegrateTaskRequest  # noqa: Y015
+
+@_typing.final
+class IntegrateTaskResponse(_message.Message):
+    """Accepted work that is in the main checkout, or of which that was recorded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGE_FIELD_NUMBER: _builtins.int
+    INTEGRATION_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    FAST_FORWARD_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    integration: _tasks_pb2.Integration.ValueType
+    """How it came there: merged by this service, contained before, or only recorded."""
+    branch: _builtins.str
+    """The branch that the main checkout is on; empty where nothing was looked at, and where an earlier call did it."""
+    head: _builtins.str
+    """The branch's commit afterwards; empty as branch is."""
+    fast_forward: _builtins.bool
+    """True where the branch went forward to the commit itself, without a merge commit."""
+    detail: _builtins.str
+    """What was done, for people; at most 512 bytes."""
+    @_builtins.property
+    def change(self) -> _tasks_pb2.TaskChange:
+        """The integrated task."""
+
+    def __init__(
+        self,
+        *,
+        change: _tasks_pb2.TaskChange | None = ...,
+        integration: _tasks_pb2.Integration.ValueType = ...,
+        branch: _builtins.str = ...,
+        head: _builtins.str = ...,
+        fast_forward: _builtins.bool = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change", b"change", "detail", b"detail", "fast_forward", b"fast_forward", "head", b"head", "integration", b"integration"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntegrateTaskResponse: _TypeAlias = IntegrateTaskResponse  # noqa: Y015
