@@ -1,4 +1,4 @@
-"""Integrating: accepted work comes into the main checkout all or nothing, and the mailbox learns of it exactly once. T051.
+"""Integrating: accepted work comes into the main checkout all or nothing, and is recorded exactly once. T051.
 
 What is about to happen is on disk before a branch moves; after a crash the branch itself says whether it did. A call
 goes on to its end when its caller has gone; the same request_id joins it, and later answers what it did. One repository
@@ -40,12 +40,12 @@ from fencepost_providers.domain.refusals import (
     TaskRefused,
     VersionConflict,
 )
+from fencepost_providers.links import TasksPort
 from fencepost_providers.processes.child import to_the_end
 from fencepost_providers.repository import checkout as git
 from fencepost_providers.repository.checkout import Checkout, Signature
 from fencepost_providers.repository.git import Git, check_version
 from fencepost_providers.store.protocol import Store
-from fencepost_providers.tasks_link import TasksPort
 
 # Until the branch moves: waiting for others in the repository, fetching, merging and looking included.
 PREPARE_MS_MAX: Final = 110_000

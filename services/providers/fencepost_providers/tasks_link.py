@@ -6,7 +6,7 @@ A recording whose answer was lost is asked again under its request_id and never 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import grpc.aio
 
@@ -24,22 +24,6 @@ READY_MS_MAX: Final = 3_000
 CALL_MS_MAX: Final = 10_000
 PROJECTS_PAGE: Final = 500
 _UNAUTHENTICATED: Final = "unauthenticated"
-
-
-class TasksPort(Protocol):
-    """Tasks and projects, as this service asks for them. Every call is bounded; failures are FencepostError."""
-
-    async def task(self, task_id: str) -> TaskFacts:
-        """Return a task; Refused as not_found where there is none."""
-        ...
-
-    async def record(self, wanted: Wanted, kind: Kind) -> Recorded:
-        """Record an integration for its coordinator; the same again answers the same."""
-        ...
-
-    async def place(self, project_id: str) -> Place | None:
-        """Return where a project lies."""
-        ...
 
 
 class TasksLink:

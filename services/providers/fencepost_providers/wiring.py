@@ -27,7 +27,7 @@ from fencepost_providers.directory import Directory
 from fencepost_providers.domain.lifecycle import Phase
 from fencepost_providers.integrations import Integrations
 from fencepost_providers.keeper import Parts
-from fencepost_providers.links import MailboxPort, SessionsPort
+from fencepost_providers.links import MailboxPort, SessionsPort, TasksPort
 from fencepost_providers.mailbox_link import MailboxLink
 from fencepost_providers.metrics import Told
 from fencepost_providers.outbox import Outbox
@@ -37,7 +37,7 @@ from fencepost_providers.sessions_link import SessionsLink
 from fencepost_providers.settings import Settings
 from fencepost_providers.store.protocol import Dispatcher
 from fencepost_providers.store.sqlite import SqliteStore
-from fencepost_providers.tasks_link import TasksLink, TasksPort
+from fencepost_providers.tasks_link import TasksLink
 from fencepost_providers.translate import STATUS_OF
 from fencepost_providers.usecases.ports import Ports
 

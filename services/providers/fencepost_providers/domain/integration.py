@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Final
 
-from fencepost_kit.refusal import Malformed
+from fencepost_kit.refusal import STATE_PAIR_BYTES_MAX, Malformed
+from fencepost_providers.domain.carried import clipped
 from fencepost_providers.domain.refusals import InvalidCommit
 
 COMMIT_LENGTHS: Final = {"sha1": 40, "sha256": 64}
-# Files that a refusal names, and how much of them.
-FILES_NAMED_MAX: Final = 20
-FILES_NAMED_BYTES_MAX: Final = 1024
+# Files that a refusal names.
+FILES_NAMED_MAX: Final = 10
 NOTE_BYTES_MAX: Final = 8192
 SUBJECT_CHARACTERS_MAX: Final = 64
 ACCEPTED: Final = 5
@@ -154,12 +154,8 @@ def files_named(files: Iterable[str]) -> dict[str, str]:
     """Return the state of a refusal that names files: at most FILES_NAMED_MAX of them, and how many there are."""
     ordered = sorted(set(files))
     state = {"files": str(len(ordered))}
-    left = FILES_NAMED_BYTES_MAX
-    for number, name in enumerate(ordered[: FILES_NAMED_MAX // 2], start=1):
-        left -= len(name.encode("utf-8", "replace"))
-        if left < 0:
-            break
-        state[f"file_{number}"] = name
+    for number, name in enumerate(ordered[:FILES_NAMED_MAX], start=1):
+        state[f"file_{number}"] = clipped(name, STATE_PAIR_BYTES_MAX)
     return state
 
 

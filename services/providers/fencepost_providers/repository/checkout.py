@@ -37,7 +37,7 @@ from fencepost_providers.domain.refusals import (
     NoMainCheckout,
     UnknownCommit,
 )
-from fencepost_providers.repository.git import INPUT_BYTES_MAX, WORK_MS_MAX, Git, Output, failed
+from fencepost_providers.repository.git import FOLLOW_MS_MAX, INPUT_BYTES_MAX, WORK_MS_MAX, Git, Output, failed
 
 # What git leaves in its folder while somebody is in the middle of something.
 UNFINISHED: Final = (
@@ -103,14 +103,18 @@ async def checkout_at(folder: str, environ: Mapping[str, str]) -> Checkout | Non
     said = await git.run("rev-parse", "--path-format=absolute", *asked)
     if said.code != 0 or len(said.lines) != len(asked):
         return None
-    common, own, top, object_format = said.lines
+    common, own, top = await asyncio.to_thread(_real, *said.lines[:3])
     return Checkout(
         folder=top,
-        common=str(Path(common).resolve()),
-        own=str(Path(own).resolve()),
-        object_format=object_format,
+        common=common,
+        own=own,
+        object_format=said.lines[3],
         git=await Git(top, environ).tamed(),
     )
+
+
+def _real(*paths: str) -> list[str]:
+    return [str(Path(path).resolve()) for path in paths]
 
 
 async def main_checkout(place: Place, environ: Mapping[str, str]) -> Checkout:
@@ -124,8 +128,8 @@ async def main_checkout(place: Place, environ: Mapping[str, str]) -> Checkout:
     inside = place.is_git and location.name == ".git"
     found = await checkout_at(str(location.parent if inside else location), environ)
     if found is not None and found.own == found.common:
-        expected = Path(found.common if place.is_git else found.folder)
-        if location.resolve() == expected.resolve():
+        expected = found.common if place.is_git else found.folder
+        if await asyncio.to_thread(_real, place.location) == [expected]:
             return found
     raise NoMainCheckout(
         "the project's place on this machine is no git repository with a main checkout; nothing was changed",
@@ -253,8 +257,9 @@ async def is_contained(git: Git, commit: str, branch: str) -> bool:
 
 
 async def merged(main: Checkout, head: Head, commit: str, signature: Signature, message: str) -> str:
-    """Return the commit that the branch is to have: the commit itself where the branch only has to go forward to it,
-    else a merge of both, which is in the object database and nowhere else.
+    """Return the commit that the branch is to have: the commit itself where the branch only has to go forward to it.
+
+    Else it is a merge of both, which is in the object database and nowhere else.
 
     Raises:
         IncompleteHistory: the two have no common history.
@@ -406,7 +411,7 @@ async def follow(main: Checkout, branch: str, old: str, new: str) -> bool:
     on = await main.git.run("symbolic-ref", "-q", "HEAD")
     if on.code != 0 or on.text != branch:
         return False
-    said: Output = await main.git.run("read-tree", "-m", "-u", old, new, within_ms=WORK_MS_MAX)
+    said: Output = await main.git.run("read-tree", "-m", "-u", old, new, within_ms=FOLLOW_MS_MAX)
     return said.code == 0
 
 

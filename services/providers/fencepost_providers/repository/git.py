@@ -24,6 +24,8 @@ PROGRAM: Final = "git"
 VERSION_LEAST: Final = (2, 38)
 LOOK_MS_MAX: Final = 10_000
 WORK_MS_MAX: Final = 60_000
+# Writing files is never given up half-way as long as there is hope.
+FOLLOW_MS_MAX: Final = 300_000
 # A command that writes gets this long to end by itself: it removes its own locks then.
 STOP_GRACE_MS: Final = 2_000
 OUTPUT_BYTES_MAX: Final = 4 * 1024 * 1024
