@@ -53,6 +53,17 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.RequestConflict: grpc.StatusCode.ABORTED,
         refusals.UnknownCommit: grpc.StatusCode.NOT_FOUND,
         refusals.BranchMoved: grpc.StatusCode.ABORTED,
+        refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.TaskRefused: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.GitUnavailable: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.GitFailed: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.NoMainCheckout: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.CheckoutBusy: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.CheckoutDirty: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.IncompleteHistory: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.MergeConflict: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.FilteredFiles: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.ChangeTooLarge: grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
 
