@@ -9,6 +9,7 @@ BENCH ?=
 BIN := $(VENV)/bin
 # Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
 LONG := tests/blackbox/guard \
+	tests/blackbox/cli/test_tasks.py \
 	tests/blackbox/cli/test_unusable_home.py \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \
