@@ -355,10 +355,8 @@ def recorded_from_proto(message: tasks_pb.TaskChange) -> Recorded:
     """Return what the mailbox wrote."""
     return Recorded(
         task_id=message.task_id,
-        state=message.state,
         revision=message.revision,
         version=message.version,
-        attempt_id=message.attempt_id,
         at_ms=message.at_ms,
         sequence=message.sequence,
         duplicate=message.duplicate,
@@ -369,17 +367,13 @@ def integrated_to_proto(done: Integrated) -> pb.IntegrateTaskResponse:
     """Return what came of an integration."""
     recorded = done.recorded
     return pb.IntegrateTaskResponse(
-        change=tasks_pb.TaskChange(
-            task_id=recorded.task_id,
-            state=tasks_pb.TaskState.ValueType(recorded.state),
-            revision=recorded.revision,
-            version=recorded.version,
-            attempt_id=recorded.attempt_id,
-            at_ms=recorded.at_ms,
-            sequence=recorded.sequence,
-            duplicate=recorded.duplicate,
-        ),
-        integration=tasks_pb.Integration.ValueType(done.kind),
+        task_id=recorded.task_id,
+        revision=recorded.revision,
+        version=recorded.version,
+        at_ms=recorded.at_ms,
+        sequence=recorded.sequence,
+        duplicate=recorded.duplicate,
+        integration=pb.IntegrationKind.ValueType(done.kind),
         branch=done.branch,
         head=done.head,
         fast_forward=done.fast_forward,

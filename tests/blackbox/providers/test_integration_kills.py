@@ -140,7 +140,7 @@ async def test_a_kill_at_each_point_leaves_one_merge_and_one_record(project: Pro
             return None
 
     done = await until(again, "the same call again")
-    assert done.integration == tasks_pb2.INTEGRATION_MERGED
+    assert done.integration == pb.INTEGRATION_KIND_MERGED
     assert main.parents() == [ours, theirs]
     assert main.git("rev-list", "--merges", "--count", "HEAD") == "1"
     assert (main.status, main.read("new"), main.read("other")) == ("", "new", "other")

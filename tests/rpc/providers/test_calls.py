@@ -10,7 +10,6 @@ import grpc
 import pytest
 
 from fencepost.errors import FencepostError, Refused
-from fencepost.mailbox.v1 import tasks_pb2
 from fencepost.providers.v1 import providers_pb2 as pb
 from fencepost_kit.identity import Role
 from fencepost_kit.statuses import detail_of
@@ -353,5 +352,5 @@ async def test_a_coordinator_integrates_tasks_of_its_own_project_and_no_others(s
             await cyd.integrate_task(pb.IntegrateTaskRequest(**{**facts, **changes}))
         assert refused.value.reason == reason
     done = await cyd.integrate_task(pb.IntegrateTaskRequest(**{**facts, "note": "x" * NOTE_BYTES_MAX}))
-    assert (done.integration, done.change.task_id, done.branch) == (tasks_pb2.INTEGRATION_RECORDED, TASK, "")
+    assert (done.integration, done.task_id, done.branch) == (pb.INTEGRATION_KIND_RECORDED, TASK, "")
     assert "nothing was merged" in done.detail

@@ -513,10 +513,8 @@ class FakeTasks:
         self.add(wanted.task_id, state=INTEGRATED, version=facts.version + 1)
         recorded = Recorded(
             task_id=wanted.task_id,
-            state=INTEGRATED,
             revision=1,
             version=facts.version + 1,
-            attempt_id="",
             at_ms=1,
             sequence=self.records,
             duplicate=False,

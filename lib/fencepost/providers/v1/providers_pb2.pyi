@@ -4,7 +4,6 @@ isort:skip_file
 The programs that agents run in, and the carrier of records into their running conversations."""
 
 from collections import abc as _abc
-from fencepost.mailbox.v1 import tasks_pb2 as _tasks_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -259,6 +258,34 @@ GRAVITY_WARNING: Gravity.ValueType  # 2
 GRAVITY_ERROR: Gravity.ValueType  # 3
 """Something does not work."""
 Global___Gravity: _TypeAlias = Gravity  # noqa: Y015
+
+class _IntegrationKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _IntegrationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IntegrationKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INTEGRATION_KIND_UNSPECIFIED: _IntegrationKind.ValueType  # 0
+    """Never sent."""
+    INTEGRATION_KIND_RECORDED: _IntegrationKind.ValueType  # 1
+    """No commit was named: it is only recorded, and nothing was merged."""
+    INTEGRATION_KIND_MERGED: _IntegrationKind.ValueType  # 2
+    """Its commit was merged, or the branch went forward to it."""
+    INTEGRATION_KIND_CONTAINED: _IntegrationKind.ValueType  # 3
+    """The branch contained its commit already."""
+
+class IntegrationKind(_IntegrationKind, metaclass=_IntegrationKindEnumTypeWrapper):
+    """How accepted work came into the main checkout."""
+
+INTEGRATION_KIND_UNSPECIFIED: IntegrationKind.ValueType  # 0
+"""Never sent."""
+INTEGRATION_KIND_RECORDED: IntegrationKind.ValueType  # 1
+"""No commit was named: it is only recorded, and nothing was merged."""
+INTEGRATION_KIND_MERGED: IntegrationKind.ValueType  # 2
+"""Its commit was merged, or the branch went forward to it."""
+INTEGRATION_KIND_CONTAINED: IntegrationKind.ValueType  # 3
+"""The branch contained its commit already."""
+Global___IntegrationKind: _TypeAlias = IntegrationKind  # noqa: Y015
 
 @_typing.final
 class Capability(_message.Message):
@@ -1274,14 +1301,31 @@ class IntegrateTaskResponse(_message.Message):
 
     DESCRIPTOR: _descriptor.Descriptor
 
-    CHANGE_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
     INTEGRATION_FIELD_NUMBER: _builtins.int
     BRANCH_FIELD_NUMBER: _builtins.int
     HEAD_FIELD_NUMBER: _builtins.int
     FAST_FORWARD_FIELD_NUMBER: _builtins.int
     DETAIL_FIELD_NUMBER: _builtins.int
-    integration: _tasks_pb2.Integration.ValueType
-    """How it came there: merged by this service, contained before, or only recorded."""
+    task_id: _builtins.str
+    """task_..."""
+    revision: _builtins.int
+    """The revision that was integrated."""
+    version: _builtins.int
+    """The version that the integration left."""
+    at_ms: _builtins.int
+    """When it was recorded, Unix milliseconds."""
+    sequence: _builtins.int
+    """Its place in the project's commit order."""
+    duplicate: _builtins.bool
+    """True where an earlier call with this request_id did it."""
+    integration: Global___IntegrationKind.ValueType
+    """How it came there."""
     branch: _builtins.str
     """The branch that the main checkout is on; empty where nothing was looked at, and where an earlier call did it."""
     head: _builtins.str
@@ -1290,23 +1334,24 @@ class IntegrateTaskResponse(_message.Message):
     """True where the branch went forward to the commit itself, without a merge commit."""
     detail: _builtins.str
     """What was done, for people; at most 512 bytes."""
-    @_builtins.property
-    def change(self) -> _tasks_pb2.TaskChange:
-        """The integrated task."""
-
     def __init__(
         self,
         *,
-        change: _tasks_pb2.TaskChange | None = ...,
-        integration: _tasks_pb2.Integration.ValueType = ...,
+        task_id: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        version: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+        integration: Global___IntegrationKind.ValueType = ...,
         branch: _builtins.str = ...,
         head: _builtins.str = ...,
         fast_forward: _builtins.bool = ...,
         detail: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["change", b"change"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["branch", b"branch", "change", b"change", "detail", b"detail", "fast_forward", b"fast_forward", "head", b"head", "integration", b"integration"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "branch", b"branch", "detail", b"detail", "duplicate", b"duplicate", "fast_forward", b"fast_forward", "head", b"head", "integration", b"integration", "revision", b"revision", "sequence", b"sequence", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,6 @@ import re
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Final
 
 from fencepost_kit.refusal import STATE_PAIR_BYTES_MAX, Malformed
@@ -29,7 +28,7 @@ _NOT_IN_A_NAME: Final = re.compile(r"[\x00-\x1f<>\"',;:\\.]+")
 
 
 class Kind(enum.IntEnum):
-    """How work came into the main checkout; the numbers of fencepost.mailbox.v1.Integration."""
+    """How work came into the main checkout; the numbers of IntegrationKind, and of the mailbox's Integration."""
 
     RECORDED = 1
     MERGED = 2
@@ -73,10 +72,8 @@ class Recorded:
     """What the mailbox wrote."""
 
     task_id: str
-    state: int
     revision: int
     version: int
-    attempt_id: str
     at_ms: int
     sequence: int
     duplicate: bool
@@ -233,4 +230,5 @@ def programs_off(names: Iterable[str]) -> list[str]:
 
 def ancestors(path: str) -> Iterable[str]:
     """Return the folders above a path, nearest last, without the root."""
-    return [str(one) for one in reversed(PurePosixPath(path).parents) if str(one) != "."]
+    parts = path.split("/")[:-1]
+    return ["/".join(parts[: number + 1]) for number in range(len(parts))]
