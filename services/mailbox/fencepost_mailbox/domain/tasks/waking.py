@@ -108,8 +108,8 @@ def words(
 ) -> bytes:
     """Return the text of a wake-up: ids, what each asks for, and which call answers it. Nothing of a task's own text.
 
-    `uncertain` names earlier wake-ups of which nobody knows whether they arrived; `repeated`: some of it was told by one
-    that did; `more`: not everything fits.
+    `uncertain` names earlier wake-ups of which nobody knows whether they arrived; `repeated`: some of it was told by
+    one that did; `more`: not everything fits.
     """
     lines = [_HEAD]
     lines += [f"- {task_id_text(one.task_id)}: {_WORDS[one.notice]}" for one in in_order(notices)]
