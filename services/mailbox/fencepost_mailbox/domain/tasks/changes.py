@@ -73,11 +73,15 @@ def due_of(task: Task) -> int | None:
 
     Deadlines count from the time that its state has stood; that of the start ends to count with the first start.
     """
-    if task.phase in _UNSTARTED:
+    return _due(task, task.phase)
+
+
+def _due(task: Task, phase: Phase) -> int | None:
+    if phase in _UNSTARTED:
         return task.start_deadline_ms if task.start_deadline_ms and not task.started else None
-    if task.phase in (Phase.RUNNING, Phase.LOST):
+    if phase in (Phase.RUNNING, Phase.LOST):
         return task.state_at_ms + 1000 * task.execution_timeout_s if task.execution_timeout_s else None
-    if task.phase is Phase.SUBMITTED and not task.overdue:
+    if phase is Phase.SUBMITTED and not task.overdue:
         return task.state_at_ms + 1000 * task.review_timeout_s if task.review_timeout_s else None
     return None
 
@@ -85,8 +89,9 @@ def due_of(task: Task) -> int | None:
 def evolve(task: Task, **changes: Any) -> Task:
     """Return `task` with `changes`, and with phase and due time derived anew."""
     after = replace(task, **changes)
-    after = replace(after, phase=phase_of(after))
-    return replace(after, due_ms=due_of(after))
+    phase = phase_of(after)
+    # Copying so many fields is most of what a change costs: both at once.
+    return replace(after, phase=phase, due_ms=_due(after, phase))
 
 
 def new_task(

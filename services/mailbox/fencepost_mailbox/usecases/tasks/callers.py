@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_mailbox.domain.idempotency import KeyRow, fingerprint
 from fencepost_mailbox.domain.refusals import KeyCancelled
+from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.needs import parts_of
 from fencepost_mailbox.domain.tasks.refusals import RequestConflict
 from fencepost_mailbox.domain.tasks.values import Part, Task, TaskEvent
@@ -20,6 +22,7 @@ from fencepost_mailbox.usecases.prompt import OPERATOR
 # Scope of the request ids of services. No agent has an id of this length.
 SERVICE: Final = b"service"
 _SEQUENCE_BYTES: Final = 8
+_NO_WORDS: Final = Words()
 # Stands for no call: the mark of a request id that was cancelled.
 CANCELLED: Final = b""
 
@@ -84,17 +87,32 @@ class Change:
 
 def content_of(command: Any) -> bytes:
     """Return what stands for the content of a call: every field of its command, targets as they were written."""
-    parts: list[bytes] = [type(command).__name__.encode("ascii")]
-    for one in fields(command):
-        parts += [one.name.encode("ascii"), _written(getattr(command, one.name))]
+    title, named = _layout(type(command))
+    parts = [title]
+    for name, raw in named:
+        parts += [raw, _written(getattr(command, name))]
     return fingerprint(*parts)
+
+
+@cache
+def _layout(kind: type[Any]) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
+    """Return the name of a kind of command and those of its fields, each as bytes too."""
+    return kind.__name__.encode("ascii"), tuple((one.name, one.name.encode("ascii")) for one in fields(kind))
+
+
+@cache
+def _of_nothing() -> bytes:
+    return content_of(_NO_WORDS)
 
 
 def _written(value: Any) -> bytes:
     if isinstance(value, bytes):
         return value
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace")
     if hasattr(value, "__dataclass_fields__"):
-        return content_of(value)
+        # Most calls say nothing.
+        return _of_nothing() if value == _NO_WORDS else content_of(value)
     if isinstance(value, tuple):
         return fingerprint(*(_written(one) for one in value))
     if isinstance(value, Mapping):
