@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from fencepost_mailbox.domain.tasks.transitions import Effect, Rule, To
 from fencepost_mailbox.domain.tasks.values import (
@@ -88,10 +89,22 @@ def _due(task: Task, phase: Phase) -> int | None:
 
 def evolve(task: Task, **changes: Any) -> Task:
     """Return `task` with `changes`, and with phase and due time derived anew."""
-    after = replace(task, **changes)
-    phase = phase_of(after)
-    # Copying so many fields is most of what a change costs: both at once.
-    return replace(after, phase=phase, due_ms=_due(after, phase))
+    becoming = cast("Task", _Becoming(task, changes))
+    phase = phase_of(becoming)
+    return replace(task, **{**changes, "phase": phase, "due_ms": _due(becoming, phase)})
+
+
+class _Becoming:
+    """A task with changes, as far as it is looked at: copying all of its fields is most of what a change costs."""
+
+    __slots__ = ("_changes", "_task")
+
+    def __init__(self, task: Task, changes: Mapping[str, Any]) -> None:
+        self._task = task
+        self._changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        return self._changes[name] if name in self._changes else getattr(self._task, name)
 
 
 def new_task(

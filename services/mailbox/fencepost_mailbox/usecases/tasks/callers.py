@@ -23,6 +23,8 @@ from fencepost_mailbox.usecases.prompt import OPERATOR
 SERVICE: Final = b"service"
 _SEQUENCE_BYTES: Final = 8
 _NO_WORDS: Final = Words()
+_LAYOUTS: Final[dict[type, tuple[bytes, tuple[tuple[str, bytes], ...]]]] = {}
+_NOTHING: Final = fingerprint()
 # Stands for no call: the mark of a request id that was cancelled.
 CANCELLED: Final = b""
 
@@ -87,17 +89,21 @@ class Change:
 
 def content_of(command: Any) -> bytes:
     """Return what stands for the content of a call: every field of its command, targets as they were written."""
-    title, named = _layout(type(command))
+    title, named = _layout(command)
     parts = [title]
     for name, raw in named:
         parts += [raw, _written(getattr(command, name))]
     return fingerprint(*parts)
 
 
-@cache
-def _layout(kind: type[Any]) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
-    """Return the name of a kind of command and those of its fields, each as bytes too."""
-    return kind.__name__.encode("ascii"), tuple((one.name, one.name.encode("ascii")) for one in fields(kind))
+def _layout(command: Any) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
+    """Return the name of a command's kind and those of its fields, each as bytes too."""
+    kind = type(command)
+    known = _LAYOUTS.get(kind)
+    if known is None:
+        named = tuple((one.name, one.name.encode("ascii")) for one in fields(command))
+        known = _LAYOUTS[kind] = kind.__name__.encode("ascii"), named
+    return known
 
 
 @cache
@@ -106,10 +112,15 @@ def _of_nothing() -> bytes:
 
 
 def _written(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace")
+    kind = type(value)
+    if kind is bytes:
+        return bytes(value)
+    if kind is str:
+        return str(value).encode("utf-8", "replace")
+    if value is None or isinstance(value, int):
+        return str(value).encode("ascii")
+    if not value and kind is tuple:
+        return _NOTHING
     if hasattr(value, "__dataclass_fields__"):
         # Most calls say nothing.
         return _of_nothing() if value == _NO_WORDS else content_of(value)
