@@ -21,7 +21,7 @@ from fencepost_mcp_edge.usecases.rows import Asking, paged
 from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
-HERE = Place(root="/work", ignore_case=False, paths=("a.py",), globs=())
+HERE = Place(root="/w", ignore_case=False, paths=("a.py",), globs=())
 
 
 class Said:
