@@ -5,6 +5,7 @@ Supervised tasks: who gave which work to whom, how far it has come, and what its
 
 from collections import abc as _abc
 from fencepost.common.v1 import common_pb2 as _common_pb2
+from fencepost.mailbox.v1 import mailbox_pb2 as _mailbox_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -332,6 +333,8 @@ class _NotificationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Noti
     """A supervised task is cancelled. Until it is retried, reassigned, acknowledged or archived."""
     NOTIFICATION_KIND_ORPHANED: _NotificationKind.ValueType  # 14
     """The assignee of a supervised task was deleted. Until the task is reassigned or cancelled."""
+    NOTIFICATION_KIND_MESSAGES: _NotificationKind.ValueType  # 15
+    """There are messages that the agent has not acknowledged. Told by WaitNotification alone: up to 100 at once, each once a run."""
 
 class NotificationKind(_NotificationKind, metaclass=_NotificationKindEnumTypeWrapper):
     """What a notification tells its agent."""
@@ -366,6 +369,8 @@ NOTIFICATION_KIND_CANCELLED: NotificationKind.ValueType  # 13
 """A supervised task is cancelled. Until it is retried, reassigned, acknowledged or archived."""
 NOTIFICATION_KIND_ORPHANED: NotificationKind.ValueType  # 14
 """The assignee of a supervised task was deleted. Until the task is reassigned or cancelled."""
+NOTIFICATION_KIND_MESSAGES: NotificationKind.ValueType  # 15
+"""There are messages that the agent has not acknowledged. Told by WaitNotification alone: up to 100 at once, each once a run."""
 Global___NotificationKind: _TypeAlias = NotificationKind  # noqa: Y015
 
 class _TaskPart:
@@ -870,15 +875,23 @@ class Notification(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     TASK_FIELD_NUMBER: _builtins.int
     AT_MS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its place in the project's commit order."""
     kind: Global___NotificationKind.ValueType
     """What it tells."""
     at_ms: _builtins.int
     """Since when it stands, Unix milliseconds."""
+    messages: _builtins.int
+    """For messages: how many they are, up to 100."""
     @_builtins.property
     def task(self) -> Global___Task:
         """The task as it stands now, as in a list."""
+
+    @_builtins.property
+    def message(self) -> _mailbox_pb2.Record:
+        """For messages: the oldest of them, without its text."""
 
     def __init__(
         self,
@@ -887,10 +900,12 @@ class Notification(_message.Message):
         kind: Global___NotificationKind.ValueType = ...,
         task: Global___Task | None = ...,
         at_ms: _builtins.int = ...,
+        message: _mailbox_pb2.Record | None = ...,
+        messages: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "kind", b"kind", "sequence", b"sequence", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "kind", b"kind", "message", b"message", "messages", b"messages", "sequence", b"sequence", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -906,15 +921,26 @@ class SupervisionEntry(_message.Message):
     ENROLLED_AT_MS_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REPLY_ID_FIELD_NUMBER: _builtins.int
     enrolled_at_ms: _builtins.int
     """Since when it is supervised, Unix milliseconds."""
     age_ms: _builtins.int
     """For how long its state has stood, milliseconds."""
     settled: _builtins.bool
     """True where its outcome is settled and only has to be acknowledged."""
+    request_id: _builtins.str
+    """For a request that wants a result: ask_...; empty for a task."""
+    reply_id: _builtins.str
+    """For a request that is answered: its reply, to be acknowledged by AcknowledgeRecords."""
     @_builtins.property
     def task(self) -> Global___Task:
-        """The task as it stands now, as in a list."""
+        """The task as it stands now, as in a list. Absent for a request."""
+
+    @_builtins.property
+    def message(self) -> _mailbox_pb2.Record:
+        """For a request: as it stands now, its text cut to the first 160 characters; absent where it was erased with its recipient."""
 
     def __init__(
         self,
@@ -923,10 +949,13 @@ class SupervisionEntry(_message.Message):
         enrolled_at_ms: _builtins.int = ...,
         age_ms: _builtins.int = ...,
         settled: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+        message: _mailbox_pb2.Record | None = ...,
+        reply_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "enrolled_at_ms", b"enrolled_at_ms", "settled", b"settled", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "enrolled_at_ms", b"enrolled_at_ms", "message", b"message", "reply_id", b"reply_id", "request_id", b"request_id", "settled", b"settled", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
