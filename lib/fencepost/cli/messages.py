@@ -180,6 +180,8 @@ def _headline(record: pb.Record) -> str:
         )
     elif record.parent_id:
         parts.append(f"about {record.parent_id}")
+    if record.attributes.subject:
+        parts.append(f"subject: {one_line(record.attributes.subject)}")
     if record.origin == pb.ORIGIN_AUTOMATIC:
         parts.append("published automatically")
     if record.possibly_seen:
@@ -266,7 +268,7 @@ def records_table(records: Sequence[pb.Record]) -> str:
             record.recipient.name,
             enum_word(fields["delivery_state"], record.delivery_state) or "-",
             enum_word(fields["answer_state"], record.answer_state) or "-",
-            record.body,
+            f"{record.attributes.subject}: {record.body}" if record.attributes.subject else record.body,
         ]
         for record in records
     ]
@@ -288,8 +290,77 @@ def show(record_id: RecordId, *, as_json: AsJson = False) -> None:
     states = [f"to {one_line(record.recipient.name)}", f"delivery: {delivery}", f"answer: {answer}" if answer else ""]
     states.append("acknowledged" if record.acknowledged else "not acknowledged")
     screen.put("  " + " | ".join(state for state in states if state))
+    about = record.attributes
+    named = [f"thread: {about.thread_id}", f"answers {about.reply_to}", f"task: {about.task_id}"]
+    if record.HasField("attributes"):
+        given = (about.thread_id, about.reply_to, about.task_id)
+        screen.put("  " + " | ".join(text for text, value in zip(named, given, strict=True) if value))
     screen.put("")
     screen.put_body(record.body)
+
+
+@messages.command("thread")
+def thread(
+    any_id: Annotated[str, typer.Argument(metavar="ID", help="A thread (thr_...), or any record of it.")],
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", help=f"1 to {PAGE_RECORDS_MAX} records.")] = 50,
+    page_token: Annotated[str, typer.Option(metavar="TOKEN", help="Continue an earlier page.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Read a thread in order, of its records those that you may see. Exposes and acknowledges nothing."""
+    who = acting.as_whoever()
+    _check_range("--limit", "invalid_limit", limit, 1, PAGE_RECORDS_MAX)
+    ask = pb.GetThreadRequest(id=any_id, page_size=limit, page_token=page_token)
+    page = acting.call(who, lambda services: services.mailbox.get_thread(ask))
+    if as_json:
+        screen.put_json(plain(page))
+        return
+    screen.put(f"{page.thread_id}: {one_line(page.subject)}" if page.subject else page.thread_id)
+    for record in page.records:
+        screen.put("")
+        screen.put(f"{_headline(record)} | to {one_line(record.recipient.name)}")
+        screen.put_body(record.body)
+    if page.next_page_token:
+        screen.put("")
+        screen.put(f"More: --page-token {page.next_page_token}")
+
+
+@messages.command("search")
+def search(
+    query: Annotated[str, typer.Argument(metavar="WORDS", help='Words, "words in this order", beginnings*.')],
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", help=f"1 to {PAGE_RECORDS_MAX} records.")] = 50,
+    page_token: Annotated[str, typer.Option(metavar="TOKEN", help="Continue an earlier page.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Find records by words in subject and text, newest first, among those that you may see. Exposes nothing."""
+    who = acting.as_whoever()
+    _check_range("--limit", "invalid_limit", limit, 1, PAGE_RECORDS_MAX)
+    ask = pb.SearchRecordsRequest(query=query, page_size=limit, page_token=page_token)
+    page = acting.call(who, lambda services: services.mailbox.search_records(ask))
+    if as_json:
+        screen.put_json(plain(page))
+        return
+    if page.found:
+        columns = [Column(title=title) for title in ("ID", "ADMITTED", "FROM", "TO", "SUBJECT")]
+        rows = [
+            [
+                found.record.record_id,
+                screen.moment(found.record.admitted_at_ms),
+                _who(found.record),
+                found.record.recipient.name,
+                found.record.attributes.subject or "-",
+                found.excerpt,
+            ]
+            for found in page.found
+        ]
+        screen.put(screen.table([*columns, Column(title="TEXT", text=True)], rows))
+    else:
+        screen.put("No messages.")
+    if page.next_page_token:
+        screen.put(f"More: --page-token {page.next_page_token}")
+    if not page.complete:
+        screen.put("The newest messages are not searched yet. Search again.")
 
 
 def _check_range(option: str, reason: str, value: int, least: int, most: int) -> None:

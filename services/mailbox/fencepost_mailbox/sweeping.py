@@ -22,7 +22,7 @@ from fencepost_mailbox.domain.threads.indexing import (
     QUIET_NUMBERS_MAX,
     SWEPT_CHUNKS_MAX,
 )
-from fencepost_mailbox.store.protocol import Store
+from fencepost_mailbox.store.protocol import Applied, Mutation, Store
 from fencepost_mailbox.usecases.context.keep import NotingActivity, Sweeping
 from fencepost_mailbox.usecases.files.hold import DroppingExpired
 from fencepost_mailbox.usecases.threads.index import Clearing, Indexing
@@ -88,13 +88,13 @@ class Sweeper:
         self._newest = newest
         if newest - before > QUIET_NUMBERS_MAX:
             return
-        for _ in range(SWEPT_CHUNKS_MAX):
-            if not queries.threads.lag():
-                break
-            await self._store.submit(Indexing())
-            await self._clock.sleep(INDEX_PAUSE_MS / 1000)
-        for _ in range(SWEPT_CHUNKS_MAX):
-            if queries.threads.clearing() == CLEAR:
-                break
-            await self._store.submit(Clearing())
-            await self._clock.sleep(INDEX_PAUSE_MS / 1000)
+        await self._in_chunks(Indexing(), queries.threads.lag)
+        await self._in_chunks(Clearing(), lambda: queries.threads.clearing() != CLEAR)
+
+    async def _in_chunks(self, chunk: Mutation[Applied[object]], more: Callable[[], bool]) -> None:
+        for done in range(SWEPT_CHUNKS_MAX):
+            if not more():
+                return
+            if done:
+                await self._clock.sleep(INDEX_PAUSE_MS / 1000)
+            await self._store.submit(chunk)

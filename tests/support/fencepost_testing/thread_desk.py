@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -9,12 +10,14 @@ from typing import Any
 
 from fencepost_mailbox.domain.texts import record_id_text
 from fencepost_mailbox.domain.threads.attributes import thread_id_text
+from fencepost_mailbox.domain.threads.indexing import INDEX_PAUSE_MS
 from fencepost_mailbox.domain.values import Completion, Kind, Record
 from fencepost_mailbox.sweeping import Sweeper
 from fencepost_mailbox.usecases import admit
 from fencepost_mailbox.usecases.threads import look
 from fencepost_mailbox.usecases.threads.acknowledge import Acknowledged, AcknowledgeRecords
 from fencepost_mailbox.usecases.threads.attach import Attached
+from fencepost_testing.mailboxes import WAIT_S_MAX
 from fencepost_testing.task_desk import TaskDesk, caller_named
 
 
@@ -86,6 +89,14 @@ class ThreadDesk(TaskDesk):
     def sweeper(self) -> Sweeper:
         """What indexes now and then."""
         return Sweeper(store=self.store, clock=self.clock, called=dict)
+
+    async def swept(self, sweeper: Sweeper) -> None:
+        """Let a round of the index pass, its pauses included."""
+        round_ = asyncio.create_task(sweeper.index())
+        async with asyncio.timeout(WAIT_S_MAX):
+            while not round_.done():
+                await self.clock.advance(INDEX_PAUSE_MS / 1000)
+        await round_
 
 
 @contextlib.asynccontextmanager

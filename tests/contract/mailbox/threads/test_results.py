@@ -121,7 +121,7 @@ async def test_a_request_taken_back_leaves_the_set_at_once_and_one_stored_as_new
 async def test_the_final_words_of_a_turn_answer_no_request_that_wants_a_result(desk: ThreadDesk) -> None:
     asked = await desk.say("ann", "bob", supervised=True)
     taken = await desk.bound("bob", a_turn())
-    await desk.ended(taken.claim, a_turn(), text="final words")
+    await desk.ended(taken.claim, final="final words")
     assert (desk.now(asked).answer, desk.supervises("ann", asked.record_id)) == (Answer.OPEN, True)
     assert asked.completion is Completion.EXPLICIT
 
