@@ -35,6 +35,10 @@ EXPECTATIONS: Final = {
     pb.RECIPIENT_READER_OFF: "A person has switched {name} off; it lies there until it is switched on.",
 }
 
+Subject = Annotated[str, typer.Option(metavar="TEXT", help="What it is about: one line, at most 256 bytes.")]
+ThreadId = Annotated[str, typer.Option("--thread", metavar="ID", help="The thread it joins, or any record of that.")]
+ReplyTo = Annotated[str, typer.Option("--reply-to", metavar="ID", help="The record it answers without settling it.")]
+TaskId = Annotated[str, typer.Option("--task", metavar="ID", help="The task that it is about.")]
 TimeoutMs = Annotated[int, typer.Option("--timeout-ms", metavar="MS", help=f"How long to wait: 0 to {WAIT_MS_MAX}.")]
 
 
@@ -45,12 +49,17 @@ def send(
     *,
     stdin: Stdin = False,
     file: FromFile = None,
+    subject: Subject = "",
+    thread_id: ThreadId = "",
+    reply_to: ReplyTo = "",
+    task_id: TaskId = "",
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Send information: it obliges nobody and starts nothing."""
     agent = acting.as_agent()
     ask = pb.SendRequest(target=target, body=read_body(text, stdin=stdin, file=file), idempotency_key=key_or_new(key))
+    _attach(ask, subject=subject, thread_id=thread_id, reply_to=reply_to, task_id=task_id)
     answer = _admit(agent, ask, lambda mailbox: mailbox.send(ask), target)
     _show_receipt(answer, answer.record_id, "Information", ask.idempotency_key, given=key is not None, as_json=as_json)
 
@@ -62,6 +71,10 @@ def followup(
     *,
     stdin: Stdin = False,
     file: FromFile = None,
+    subject: Subject = "",
+    thread_id: ThreadId = "",
+    reply_to: ReplyTo = "",
+    task_id: TaskId = "",
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,6 +82,7 @@ def followup(
     agent = acting.as_agent()
     body = read_body(text, stdin=stdin, file=file)
     ask = pb.RequestRequest(target=target, body=body, idempotency_key=key_or_new(key))
+    _attach(ask, subject=subject, thread_id=thread_id, reply_to=reply_to, task_id=task_id)
     answer = _admit(agent, ask, lambda mailbox: mailbox.request(ask), target)
     _show_receipt(answer, answer.request_id, "Request", ask.idempotency_key, given=key is not None, as_json=as_json)
 
@@ -99,6 +113,11 @@ def reply(
         given=key is not None,
         as_json=as_json,
     )
+
+
+def _attach(ask: pb.SendRequest | pb.RequestRequest, **given: str) -> None:
+    if any(given.values()):
+        ask.attributes.CopyFrom(pb.Attributes(**given))
 
 
 def _admit(agent: acting.Acting, ask: Any, mutate: Callable[[Mailbox], Awaitable[Any]], target: str | None) -> Any:

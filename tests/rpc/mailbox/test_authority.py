@@ -171,6 +171,9 @@ async def mutations(served: ServedMailbox) -> Calls:
         "Receive behind a cursor": lambda: served.receive("bob", cursor=page.next_cursor),
         "Receive what was shown": lambda: served.receive("bob", limit=1),
         "Receive and acknowledge": lambda: served.receive("bob", ack_cursor=page.ack_cursor),
+        "AcknowledgeRecords": lambda: served.call(
+            "bob", "AcknowledgeRecords", pb.AcknowledgeRecordsRequest(record_ids=[page.records[0].record_id])
+        ),
         "Withdraw": lambda: served.call("bob", "Withdraw", pb.WithdrawRequest(request_id=mine.request_id)),
         "Claim a request": lambda: served.claim("bob"),
         "Claim context": lambda: served.claim("bob", kind=pb.CLAIM_KIND_CONTEXT),
