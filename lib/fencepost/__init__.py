@@ -11,7 +11,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-    from fencepost.client import Budgets, Channels, Client, Identity, Mailbox, Sessions
+    from fencepost.client import Budgets, Channels, Client, Contexts, Files, Identity, Mailbox, Sessions, Tasks
     from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
     from fencepost.home import Home
 
@@ -21,13 +21,16 @@ __all__ = [
     "Budgets",
     "Channels",
     "Client",
+    "Contexts",
     "FencepostError",
+    "Files",
     "Home",
     "Identity",
     "Mailbox",
     "NotWritten",
     "Refused",
     "Sessions",
+    "Tasks",
     "Uncertain",
     "__version__",
 ]
@@ -36,13 +39,16 @@ _LIVES_IN = {
     "Budgets": "fencepost.client",
     "Channels": "fencepost.client",
     "Client": "fencepost.client",
+    "Contexts": "fencepost.client",
     "FencepostError": "fencepost.errors",
+    "Files": "fencepost.client",
     "Home": "fencepost.home",
     "Identity": "fencepost.client",
     "Mailbox": "fencepost.client",
     "NotWritten": "fencepost.errors",
     "Refused": "fencepost.errors",
     "Sessions": "fencepost.client",
+    "Tasks": "fencepost.client",
     "Uncertain": "fencepost.errors",
 }
 

@@ -35,9 +35,11 @@ from fencepost.home import (
 from fencepost.mailbox.v1 import context_pb2 as contexts
 from fencepost.mailbox.v1 import files_pb2 as files
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
+from fencepost.mailbox.v1 import tasks_pb2 as tasks
 from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceStub
 from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceStub
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
+from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceStub
 from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceStub
 from fencepost.sessions.v1 import sessions_pb2 as sessions
@@ -48,6 +50,7 @@ if TYPE_CHECKING:
     from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceAsyncStub
     from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceAsyncStub
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
+    from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceAsyncStub
     from fencepost.providers.v1.providers_pb2_grpc import ProvidersServiceAsyncStub
     from fencepost.sessions.v1.sessions_pb2_grpc import SessionsServiceAsyncStub
 
@@ -60,6 +63,8 @@ SETTLE_BUDGET_MS: Final = 10_000
 # What a program may take besides to answer for its models or its state, and to end an interrupted turn.
 PROGRAM_MS_MAX: Final = 20_000
 INTERRUPT_MS_MAX: Final = 10_000
+# As long as the service gives itself for fetching, merging and waiting for others in the repository.
+INTEGRATE_MS_MAX: Final = 110_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -70,6 +75,13 @@ ADDRESS_RECHECK_MS: Final = 500
 RETIRE_GRACE_MS: Final = 64_000
 IDEMPOTENCY_KEY_BYTES_MAX: Final = 256
 BODY_BYTES_MAX: Final = 64 * 1024
+# What makes a write one write, by whatever name the service has for it.
+_KEYS: Final = ("idempotency_key", "request_id")
+_SENT_HINT: Final = (
+    "Do not send it again. When the service is back, `fencepost message list --sent` shows if it arrived."
+)
+_TASK_HINT: Final = "Do not send it again with a new request id. `fencepost task history ID` shows whether it arrived."
+_NOTICE_HINT: Final = "A notification may have been given and lost; ListNotifications shows what stands."
 
 StubT = TypeVar("StubT")
 RequestT = TypeVar("RequestT")
@@ -383,12 +395,33 @@ class _Service(Generic[StubT]):
                 if not (refused.may_resend and await patience.pause()):
                     raise
             except Uncertain as lost:
+                key = next(name for name in _KEYS if name in request.DESCRIPTOR.fields_by_name)
                 raise Uncertain(
                     lost.reason,
                     lost.message,
-                    hint="With the same idempotency key the call is carried out at most once, and answers the same.",
-                    state={**lost.state, "idempotency_key": request.idempotency_key},
+                    hint=f"With the same {key.replace('_', ' ')} the call is carried out at most once, and answers the"
+                    " same.",
+                    state={**lost.state, key: getattr(request, key)},
                 ) from None
+
+    async def _ask_settlement(
+        self, rpc: Callable[[StubT], Rpc[ResponseT]], ask: Any, lost: Uncertain, hint: str
+    ) -> ResponseT:
+        """Ask what became of a lost call until that is learned; Uncertain with `hint` where it is not in time."""
+        patience = _Patience(self._budgets.settle_ms)
+        while True:
+            left_ms = patience.remaining_ms()
+            try:
+                return await self._once(rpc, ask, ready_ms=left_ms, call_ms=min(left_ms, self._budgets.call_ms))
+            except Refused as refused:
+                # Other content under the key proves that this call was, or will be, refused for it.
+                if refused.reason == "idempotency_conflict":
+                    raise
+                if not refused.may_resend or not await patience.pause():
+                    raise _unsettled(lost, refused, hint) from None
+            except (NotWritten, Uncertain) as silent:
+                if not await patience.pause():
+                    raise _unsettled(lost, silent, hint) from None
 
     async def _asked(
         self, rpc: Callable[[StubT], Rpc[ResponseT]], request: Any, *, wait_ms: int = 0, writes: bool = False
@@ -566,35 +599,44 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
         except Uncertain as lost:
             self._channels.epochs.pop(self.service, None)
             ask = mailbox.SettleKeyRequest(epoch=epoch, **{call: request})
-            receipt: ResponseT = _receipt(await self._ask_settlement(ask, lost), call, lost)
+            answer = await self._ask_settlement(lambda stub: stub.SettleKey, ask, lost, _SENT_HINT)
+            receipt: ResponseT = _receipt(answer, call, lost)
             return receipt
 
-    async def _ask_settlement(self, ask: mailbox.SettleKeyRequest, lost: Uncertain) -> mailbox.SettleKeyResponse:
-        patience = _Patience(self._budgets.settle_ms)
-        while True:
-            left_ms = patience.remaining_ms()
-            try:
-                return await self._once(
-                    lambda stub: stub.SettleKey, ask, ready_ms=left_ms, call_ms=min(left_ms, self._budgets.call_ms)
-                )
-            except Refused as refused:
-                # Other content under the key proves that this call was, or will be, refused for it.
-                if refused.reason == "idempotency_conflict":
-                    raise
-                if not refused.may_resend or not await patience.pause():
-                    raise _unsettled(lost, refused) from None
-            except (NotWritten, Uncertain) as silent:
-                if not await patience.pause():
-                    raise _unsettled(lost, silent) from None
 
-
-def _unsettled(lost: Uncertain, why: FencepostError) -> Uncertain:
+def _unsettled(lost: Uncertain, why: FencepostError, hint: str) -> Uncertain:
     return Uncertain(
         "delivery_uncertain",
         f"{_loss(lost)}, and the service could not tell what became of it ({why.reason}); it may or may not have been"
         " written",
-        hint="Do not send it again. When the service is back, `fencepost message list --sent` shows if it arrived.",
+        hint=hint,
         state={**lost.state, "lost": lost.reason, "settling": why.reason},
+    )
+
+
+def _cancelled(lost: Uncertain, key: str) -> NotWritten:
+    return NotWritten(
+        "not_written",
+        f"{_loss(lost)}; the service has since confirmed that nothing was written and has cancelled the {key}, so"
+        " that a late arrival is refused",
+        hint=f"It may be sent again, with a new {key}.",
+        state={**lost.state, "lost": lost.reason},
+        key_spent=True,
+    )
+
+
+def _unproved(lost: Uncertain, hint: str, *, other_store: bool) -> Uncertain:
+    return Uncertain(
+        "delivery_uncertain",
+        f"{_loss(lost)}, and "
+        + (
+            "the store is another one than it was sent to"
+            if other_store
+            else "the service's account of it makes no sense"
+        )
+        + "; it may or may not have been written",
+        hint=hint,
+        state={**lost.state, "lost": lost.reason, "settling": "other_epoch" if other_store else "invalid_receipt"},
     )
 
 
@@ -602,23 +644,8 @@ def _receipt(answer: mailbox.SettleKeyResponse, call: str, lost: Uncertain) -> A
     if answer.settlement == mailbox.SETTLEMENT_WRITTEN and answer.WhichOneof("receipt") == call:
         return getattr(answer, call)
     if answer.settlement == mailbox.SETTLEMENT_CANCELLED:
-        raise NotWritten(
-            "not_written",
-            f"{_loss(lost)}; the service has since confirmed that nothing was written and has cancelled the key, so"
-            " that a late arrival is refused",
-            hint="It may be sent again, with a new idempotency key.",
-            state={**lost.state, "lost": lost.reason},
-            key_spent=True,
-        )
-    unknown = answer.settlement == mailbox.SETTLEMENT_UNKNOWN
-    raise Uncertain(
-        "delivery_uncertain",
-        f"{_loss(lost)}, and "
-        + ("the store is another one than it was sent to" if unknown else "the service's account of it makes no sense")
-        + "; it may or may not have been written",
-        hint="Do not send it again. `fencepost message list --sent` shows whether it arrived.",
-        state={**lost.state, "lost": lost.reason, "settling": "other_epoch" if unknown else "invalid_receipt"},
-    )
+        raise _cancelled(lost, "idempotency key")
+    raise _unproved(lost, _SENT_HINT, other_store=answer.settlement == mailbox.SETTLEMENT_UNKNOWN)
 
 
 async def _streamed(call: Any, *, reads: bool = True) -> AsyncIterator[Any]:
@@ -802,6 +829,21 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
         """Approve tools of our MCP server in an agent's private home, each by name."""
         return await self._sent(lambda stub: stub.ApproveTools, request)
 
+    async def integrate_task(self, request: providers.IntegrateTaskRequest) -> providers.IntegrateTaskResponse:
+        """Merge the commit of accepted work into the main checkout, and record that; without a commit only record it.
+
+        Where the answer is lost (Uncertain), the same request again answers what the first call did.
+        """
+        try:
+            return await self._sent(lambda stub: stub.IntegrateTask, request, wait_ms=INTEGRATE_MS_MAX)
+        except Uncertain as lost:
+            raise Uncertain(
+                lost.reason,
+                lost.message,
+                hint="Send it again with the same request_id: it answers what the first call did.",
+                state={**lost.state, "request_id": request.request_id},
+            ) from None
+
     async def attach_terminal(
         self, request: providers.AttachTerminalRequest
     ) -> AsyncIterator[providers.AttachTerminalResponse]:
@@ -848,6 +890,9 @@ class Client:
         self.identity = identity
         self.mailbox = Mailbox(self.channels, identity.token, budgets=budgets)
         self.sessions = Sessions(self.channels, identity.token, budgets=budgets)
+        self.tasks = Tasks(self.channels, identity.token, budgets=budgets)
+        self.contexts = Contexts(self.channels, identity.token, budgets=budgets)
+        self.files = Files(self.channels, identity.token, budgets=budgets)
 
     @classmethod
     def from_environment(
@@ -1013,3 +1058,189 @@ class Files(_Service["FilesServiceAsyncStub"]):
     async def check(self, request: files.CheckFilesRequest) -> files.CheckFilesResponse:
         """Return what bars the caller from writing to files now."""
         return await self._asked(lambda stub: stub.CheckFiles, request)
+
+
+class Tasks(_Service["TasksServiceAsyncStub"]):
+    """Supervised tasks as one credential sees them: one method per RPC of TasksService.
+
+    Every write settles a lost answer by its request_id, as `Mailbox` does by key: it returns what the write did, or
+    raises `NotWritten` with `key_spent` where the service cancelled the id, or `Uncertain` where neither could be
+    learned. Reads are asked again.
+    """
+
+    service = MAILBOX
+
+    def __init__(self, channels: Channels, token: str, *, budgets: Budgets | None = None) -> None:
+        super().__init__(channels, token, budgets=budgets)
+        self._mailbox = Mailbox(channels, token, budgets=budgets)
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> TasksServiceAsyncStub:
+        return TasksServiceStub(channel)
+
+    async def assign(self, request: tasks.AssignTaskRequest) -> tasks.AssignTaskResponse:
+        """Queue work for an agent, or block it until its prerequisites are accepted."""
+        change = await self._changed(lambda stub: stub.AssignTask, request, _PLACED)
+        return tasks.AssignTaskResponse(change=change)
+
+    async def create_pool(self, request: tasks.CreatePoolTaskRequest) -> tasks.CreatePoolTaskResponse:
+        """Offer work to whoever of the eligible claims it first."""
+        change = await self._changed(lambda stub: stub.CreatePoolTask, request, _PLACED)
+        return tasks.CreatePoolTaskResponse(change=change)
+
+    async def claim(self, request: tasks.ClaimTaskRequest) -> tasks.ClaimTaskResponse:
+        """Take a task from the pool and start it."""
+        change = await self._changed(lambda stub: stub.ClaimTask, request, _RUNNING)
+        return tasks.ClaimTaskResponse(change=change)
+
+    async def start(self, request: tasks.StartTaskRequest) -> tasks.StartTaskResponse:
+        """Start the oldest startable task of the caller's queue, or go on with an earlier life's."""
+        change = await self._changed(lambda stub: stub.StartTask, request, _RUNNING)
+        return tasks.StartTaskResponse(change=change)
+
+    async def progress(self, request: tasks.ProgressTaskRequest) -> tasks.ProgressTaskResponse:
+        """Note how far running work has come, or what it waits for."""
+        change = await self._changed(lambda stub: stub.ProgressTask, request, _EXECUTED)
+        return tasks.ProgressTaskResponse(change=change)
+
+    async def submit(self, request: tasks.SubmitTaskRequest) -> tasks.SubmitTaskResponse:
+        """Submit finished work for review."""
+        change = await self._changed(lambda stub: stub.SubmitTask, request, _SUBMITTED)
+        return tasks.SubmitTaskResponse(change=change)
+
+    async def review(self, request: tasks.ReviewTaskRequest) -> tasks.ReviewTaskResponse:
+        """Accept submitted work, or send it back."""
+        change = await self._changed(lambda stub: stub.ReviewTask, request, _REVIEWED)
+        return tasks.ReviewTaskResponse(change=change)
+
+    async def record_integration(self, request: tasks.RecordIntegrationRequest) -> tasks.RecordIntegrationResponse:
+        """Record that accepted work is in the main project; touches no repository."""
+        change = await self._changed(lambda stub: stub.RecordIntegration, request, _INTEGRATED)
+        return tasks.RecordIntegrationResponse(change=change)
+
+    async def cancel(self, request: tasks.CancelTaskRequest) -> tasks.CancelTaskResponse:
+        """Cancel work that nobody executes, or ask the assignee to stop."""
+        change = await self._changed(lambda stub: stub.CancelTask, request, _STOPPING)
+        return tasks.CancelTaskResponse(change=change)
+
+    async def finish_cancel(self, request: tasks.FinishCancelTaskRequest) -> tasks.FinishCancelTaskResponse:
+        """Confirm that cancelled work has stopped."""
+        change = await self._changed(lambda stub: stub.FinishCancelTask, request, _CANCELLED)
+        return tasks.FinishCancelTaskResponse(change=change)
+
+    async def fail(self, request: tasks.FailTaskRequest) -> tasks.FailTaskResponse:
+        """Report that the work failed."""
+        change = await self._changed(lambda stub: stub.FailTask, request, _FAILED)
+        return tasks.FailTaskResponse(change=change)
+
+    async def retry(self, request: tasks.RetryTaskRequest) -> tasks.RetryTaskResponse:
+        """Queue failed, expired or cancelled work again."""
+        change = await self._changed(lambda stub: stub.RetryTask, request, _PLACED)
+        return tasks.RetryTaskResponse(change=change)
+
+    async def reassign(self, request: tasks.ReassignTaskRequest) -> tasks.ReassignTaskResponse:
+        """Give work that nobody executes to another agent."""
+        change = await self._changed(lambda stub: stub.ReassignTask, request, _PLACED)
+        return tasks.ReassignTaskResponse(change=change)
+
+    async def set_dependencies(self, request: tasks.SetTaskDependenciesRequest) -> tasks.SetTaskDependenciesResponse:
+        """Replace the prerequisites of work that was not started."""
+        change = await self._changed(lambda stub: stub.SetTaskDependencies, request, _PLACED)
+        return tasks.SetTaskDependenciesResponse(change=change)
+
+    async def override(self, request: tasks.OverrideTaskRequest) -> tasks.OverrideTaskResponse:
+        """End an uncertain attempt by a person's word."""
+        change = await self._changed(lambda stub: stub.OverrideTask, request, _OVERRIDDEN)
+        return tasks.OverrideTaskResponse(change=change)
+
+    async def archive(self, request: tasks.ArchiveTaskRequest) -> tasks.ArchiveTaskResponse:
+        """Put a task away whose outcome is settled."""
+        change = await self._changed(lambda stub: stub.ArchiveTask, request, _SETTLED)
+        return tasks.ArchiveTaskResponse(change=change)
+
+    async def settle(self, request: tasks.SettleTaskRequestRequest) -> tasks.SettleTaskRequestResponse:
+        """Ask what became of a request id; an unknown one is durably cancelled. Asking again answers the same."""
+        return await self._asked(lambda stub: stub.SettleTaskRequest, request, writes=True)
+
+    async def list_tasks(self, request: tasks.ListTasksRequest) -> tasks.ListTasksResponse:
+        """Return a page of tasks, newest first; what the caller has seen settled leaves its supervision set."""
+        return await self._asked(lambda stub: stub.ListTasks, request, writes=True)
+
+    async def get(self, task_id: str) -> tasks.GetTaskResponse:
+        """Return one task with its texts, attempt and prerequisites."""
+        return await self._asked(lambda stub: stub.GetTask, tasks.GetTaskRequest(task_id=task_id))
+
+    async def history(self, request: tasks.GetTaskHistoryRequest) -> tasks.GetTaskHistoryResponse:
+        """Return a page of what happened to a task, in commit order."""
+        return await self._asked(lambda stub: stub.GetTaskHistory, request)
+
+    async def ready(self, run: str) -> tasks.ReadyResponse:
+        """Ask to end the caller's turn. Changes nothing."""
+        return await self._asked(lambda stub: stub.Ready, tasks.ReadyRequest(run=run))
+
+    async def wait_notification(self, request: tasks.WaitNotificationRequest) -> tasks.WaitNotificationResponse:
+        """Wait for the next notification that the caller was not given in this run.
+
+        A lost answer is Uncertain, for it may have held one, which is not given again in this run.
+        """
+        call_ms = self._budgets.call_ms + max(0, request.timeout_ms)
+        ready_ms = self._budgets.ready_ms
+        try:
+            return await self._once(lambda stub: stub.WaitNotification, request, ready_ms=ready_ms, call_ms=call_ms)
+        except Uncertain as lost:
+            raise Uncertain(lost.reason, lost.message, hint=_NOTICE_HINT, state=lost.state) from None
+
+    async def list_notifications(self, request: tasks.ListNotificationsRequest) -> tasks.ListNotificationsResponse:
+        """Return a page of the caller's notifications that stand; gives none."""
+        return await self._asked(lambda stub: stub.ListNotifications, request)
+
+    async def list_supervision(self, request: tasks.ListSupervisionRequest) -> tasks.ListSupervisionResponse:
+        """Return a page of what the caller supervises, oldest first."""
+        return await self._asked(lambda stub: stub.ListSupervision, request)
+
+    async def acknowledge(self, task_ids: Sequence[str]) -> tasks.AcknowledgeOutcomesResponse:
+        """Take settled outcomes out of the caller's supervision set. Repeating it is harmless."""
+        ask = tasks.AcknowledgeOutcomesRequest(task_ids=task_ids)
+        return await self._asked(lambda stub: stub.AcknowledgeOutcomes, ask, writes=True)
+
+    async def _changed(
+        self, rpc: Callable[[Any], Rpc[Any]], request: Any, states: frozenset[tasks.TaskState.ValueType]
+    ) -> tasks.TaskChange:
+        """Write, and settle where the answer was lost. `states` are those that such a write can lead to."""
+        epoch = self._channels.epochs.get(self.service) or (await self._mailbox.describe()).epoch
+        try:
+            answer = await self._keyed(rpc, request)
+        except Uncertain as lost:
+            self._channels.epochs.pop(self.service, None)
+            ask = tasks.SettleTaskRequestRequest(request_id=request.request_id, epoch=epoch)
+            told = await self._ask_settlement(lambda stub: stub.SettleTaskRequest, ask, lost, _TASK_HINT)
+            return _fate(told, request, states, lost)
+        change: tasks.TaskChange = answer.change
+        return change
+
+
+def _fate(
+    told: tasks.SettleTaskRequestResponse,
+    request: Any,
+    states: frozenset[tasks.TaskState.ValueType],
+    lost: Uncertain,
+) -> tasks.TaskChange:
+    if told.fate == tasks.REQUEST_FATE_CANCELLED:
+        raise _cancelled(lost, "request id")
+    # What the id stands for was checked against no content: it may be another call's, made with the same id before.
+    ours = told.change.state in states and getattr(request, "task_id", told.change.task_id) == told.change.task_id
+    if told.fate == tasks.REQUEST_FATE_WRITTEN and ours:
+        return told.change
+    raise _unproved(lost, _TASK_HINT, other_store=told.fate == tasks.REQUEST_FATE_UNKNOWN)
+
+
+_PLACED: Final = frozenset({tasks.TASK_STATE_QUEUED, tasks.TASK_STATE_BLOCKED})
+_RUNNING: Final = frozenset({tasks.TASK_STATE_RUNNING})
+_EXECUTED: Final = frozenset({tasks.TASK_STATE_RUNNING, tasks.TASK_STATE_CANCEL_REQUESTED})
+_SUBMITTED: Final = frozenset({tasks.TASK_STATE_SUBMITTED})
+_REVIEWED: Final = _PLACED | {tasks.TASK_STATE_ACCEPTED}
+_INTEGRATED: Final = frozenset({tasks.TASK_STATE_INTEGRATED})
+_CANCELLED: Final = frozenset({tasks.TASK_STATE_CANCELLED})
+_STOPPING: Final = _CANCELLED | {tasks.TASK_STATE_CANCEL_REQUESTED}
+_FAILED: Final = frozenset({tasks.TASK_STATE_FAILED})
+_OVERRIDDEN: Final = _PLACED | _CANCELLED
+_SETTLED: Final = _CANCELLED | _FAILED | _INTEGRATED | {tasks.TASK_STATE_ACCEPTED, tasks.TASK_STATE_EXPIRED}

@@ -13,7 +13,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
-from fencepost.client import READY_BUDGET_MS, Budgets, Channels, Contexts, Files, Identity, Mailbox, Providers, Sessions
+from fencepost.client import (
+    READY_BUDGET_MS,
+    Budgets,
+    Channels,
+    Contexts,
+    Files,
+    Identity,
+    Mailbox,
+    Providers,
+    Sessions,
+    Tasks,
+)
 from fencepost.errors import NotWritten, Refused
 from fencepost.home import CREDENTIAL_VARIABLE, SERVICES, SESSION_VARIABLE, Home
 
@@ -41,6 +52,7 @@ class Services:
     providers: Providers
     contexts: Contexts
     files: Files
+    tasks: Tasks
 
 
 def agent_named() -> bool:
@@ -99,6 +111,7 @@ async def connected(acting: Acting, *, budgets: Budgets | None = None) -> AsyncI
             providers=Providers(channels, acting.identity.token, budgets=budgets),
             contexts=Contexts(channels, acting.identity.token, budgets=budgets),
             files=Files(channels, acting.identity.token, budgets=budgets),
+            tasks=Tasks(channels, acting.identity.token, budgets=budgets),
         )
         if acting.identity.needs_verifying:
             await acting.identity.verify(services.sessions)

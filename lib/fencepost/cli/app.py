@@ -22,13 +22,16 @@ from fencepost.cli.files import files
 from fencepost.cli.guard import guard
 from fencepost.cli.login import login
 from fencepost.cli.messages import messages
-from fencepost.cli.operator import credentials, projects
+from fencepost.cli.operator import credentials
+from fencepost.cli.projects import projects
 from fencepost.cli.providing import agent_doctor, agent_models, delivery, provider, tools, withdraw
 from fencepost.cli.release import release
 from fencepost.cli.renew import renew
 from fencepost.cli.running import clone, new_session, pause, restart, resume, start, stop
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.tail import tail
+from fencepost.cli.task_views import list_tasks, show_task, task_history, watch_tasks
+from fencepost.cli.tasks import tasks
 from fencepost.cli.watching import attach, interrupt, prompt, watch
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
@@ -97,6 +100,11 @@ app.command("why")(why)
 app.add_typer(provider, name="provider")
 app.add_typer(delivery, name="delivery")
 app.add_typer(projects, name="project")
+tasks.command("list")(list_tasks)
+tasks.command("show")(show_task)
+tasks.command("history")(task_history)
+tasks.command("watch")(watch_tasks)
+app.add_typer(tasks, name="task")
 app.add_typer(contexts, name="context")
 app.add_typer(memory, name="memory")
 app.add_typer(files, name="file")

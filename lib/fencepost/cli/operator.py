@@ -1,4 +1,4 @@
-"""`fencepost project` and `fencepost credential`: the operator's view of who may act."""
+"""`fencepost credential`: the operator's view of who may act."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Annotated, Final
 import typer
 
 from fencepost.cli import acting, screen
-from fencepost.cli.directory import all_projects, resolve
+from fencepost.cli.directory import resolve
 from fencepost.cli.options import PAGES_MAX, AsJson
 from fencepost.cli.plain import plain
 from fencepost.cli.screen import Column
@@ -22,29 +22,7 @@ from fencepost.sessions.v1 import sessions_pb2 as pb
 ENFORCED_MS_MAX: Final = 2_000
 ENFORCED_POLL_MS: Final = 50
 
-projects = typer.Typer(help="List projects.", no_args_is_help=True)
 credentials = typer.Typer(help="List and revoke credentials.", no_args_is_help=True)
-
-
-@projects.command("list")
-def list_projects(*, as_json: AsJson = False) -> None:
-    """List every project of the home."""
-    found = acting.call(acting.as_operator(), lambda services: all_projects(services.sessions))
-    if as_json:
-        screen.put_json({"projects": [plain(project) for project in found]})
-        return
-    if not found:
-        screen.put("No projects yet. The first agent of a folder makes one: fencepost agent create NAME")
-        return
-    columns = [Column(title=title) for title in ("UUID", "KIND", "NAME", "CREATED")] + [
-        Column(title="LOCATION", text=True)
-    ]
-    kinds = {pb.PROJECT_KIND_GIT: "git", pb.PROJECT_KIND_FOLDER: "folder"}
-    rows = [
-        [item.project_id, kinds.get(item.kind, "?"), item.name, screen.moment(item.created_at_ms), item.location]
-        for item in found
-    ]
-    screen.put(screen.table(columns, rows))
 
 
 @credentials.command("list")

@@ -44,6 +44,22 @@ _VERBS: Final = {
     "wait_agent": "`fencepost message wait`",
     "list_agents": "`fencepost agent list`",
     "interrupt_agent": "`fencepost message interrupt`",
+    "task_create_pool": "`fencepost task pool`",
+    "task_get": "`fencepost task show`",
+    "task_set_dependencies": "`fencepost task depend`",
+    **{
+        f"task_{verb.replace('-', '_')}": f"`fencepost task {verb}`"
+        for verb in (
+            *("assign", "start", "claim", "list", "history", "progress", "submit", "review", "integrate", "cancel"),
+            *("finish-cancel", "fail", "retry", "reassign"),
+        )
+    },
+    "context_publish": "`fencepost context publish`",
+    "context_get": "`fencepost context show`",
+    "context_list": "`fencepost context list`",
+    "project_memory_update": "`fencepost memory update`",
+    **{f"file_{verb}": f"`fencepost file {verb}`" for verb in ("reserve", "renew", "release", "check")},
+    "file_reservations": "`fencepost file list`",
 }
 _TOOLS: Final = re.compile(rf"(?<![\w`])({'|'.join(_VERBS)})(?![\w`])")
 

@@ -52,7 +52,7 @@ async def test_every_block_of_the_page_runs_as_it_stands(
     agents = await create_agents(services, "ada", "bob")
     monkeypatch.setenv("FENCEPOST_HOME", str(services.home.path))
     names: dict[str, Any] = {"ADA": agents["ada"].agent_id, "BOB": agents["bob"].agent_id}
-    assert await run(PAGE.read_text(encoding="utf-8"), names) == 7
+    assert await run(PAGE.read_text(encoding="utf-8"), names) == 8
     assert capsys.readouterr().out == "ada The parser is merged.\nada Run the slow tests, please.\n"
     # The third branch of what the page shows cannot be had from services that work.
     assert await names["deliver"](Losing(), "bob", "hello") == "uncertain: delivery_uncertain"

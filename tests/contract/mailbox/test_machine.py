@@ -7,6 +7,7 @@ the store must say of every record, key, claim, floor and page what the model sa
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sqlite3
 import tempfile
 from collections import Counter
@@ -42,6 +43,7 @@ from fencepost_mailbox.usecases import admit, reply
 from fencepost_mailbox.usecases.claim import ClaimKind
 from fencepost_mailbox.usecases.outcome import publish_left
 from fencepost_mailbox.waits import Wake
+from fencepost_testing.histories import ends_before_it_began
 from fencepost_testing.mailboxes import Desk, a_turn, id16
 
 AGENTS = ("ann", "bob", "cyd")
@@ -245,9 +247,10 @@ class MailboxMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory(prefix="fp", ignore_cleanup_errors=True)
-        self.runner = asyncio.Runner()
-        self.desk = Desk(Path(self.folder.name) / "mailbox.db", *AGENTS, open_writer=quick)
+        self.stack = contextlib.ExitStack()
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory(prefix="fp", ignore_cleanup_errors=True))
+        self.runner = self.stack.enter_context(asyncio.Runner())
+        self.desk = Desk(Path(folder) / "mailbox.db", *AGENTS, open_writer=quick)
         self.model = Model(now_ms=self.desk.clock.now_ms())
         self.cursors: dict[str, list[tuple[str, int]]] = {agent: [] for agent in AGENTS}
         # From outside only: how often each request was given to somebody as new work, and what was ever uncertain.
@@ -261,14 +264,13 @@ class MailboxMachine(RuleBasedStateMachine):
     @initialize()
     def start(self) -> None:
         self.run(self.desk.start())
+        self.stack.callback(lambda: self.run(self.desk.stop()))
         for request in (True, False, True):
             self.send("ann", "bob", "one", "", 0, request)
 
     def teardown(self) -> None:
-        self.run(self.desk.stop())
+        self.stack.close()
         assert self.desk.deaths == []
-        self.runner.close()
-        self.folder.cleanup()
 
     def run(self, call: Awaitable[Any]) -> Any:
         async def within() -> Any:
@@ -1257,3 +1259,7 @@ TestMailboxMachine.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
+
+
+def test_a_history_that_never_began_leaves_nothing_behind() -> None:
+    ends_before_it_began(MailboxMachine)

@@ -30,6 +30,7 @@ from fencepost_sessions.usecases.renew_lease import renew_lease
 from fencepost_sessions.usecases.set_conversation import SetConversation, set_conversation
 from fencepost_sessions.wiring import Parts, build
 from fencepost_testing.clock import VirtualClock
+from fencepost_testing.histories import ends_before_it_began
 from fencepost_testing.processes import short_home
 
 AGENTS = (0, 1)
@@ -315,3 +316,7 @@ class LeasesMachine(RuleBasedStateMachine):
 
 TestLeases = pytest.mark.requirement("sessions.one-lease-stands")(LeasesMachine.TestCase)
 TestLeases.settings = settings(max_examples=40, stateful_step_count=50)
+
+
+def test_a_history_that_never_began_leaves_nothing_behind() -> None:
+    ends_before_it_began(LeasesMachine)

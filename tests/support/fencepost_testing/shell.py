@@ -96,6 +96,8 @@ class Shell:
     mailbox: Face = field(default_factory=Face)
     sessions: Face = field(default_factory=Face)
     providers: Face = field(default_factory=Face)
+    tasks: Face = field(default_factory=Face)
+    contexts: Face = field(default_factory=Face)
     acted: list[acting.Acting] = field(default_factory=list)
 
     def as_agent(self) -> None:

@@ -29,7 +29,13 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.C
     @asynccontextmanager
     async def connected(who: acting.Acting, **_: Any) -> AsyncIterator[Any]:
         made.acted.append(who)
-        yield SimpleNamespace(mailbox=made.mailbox, sessions=made.sessions, providers=made.providers)
+        yield SimpleNamespace(
+            mailbox=made.mailbox,
+            sessions=made.sessions,
+            providers=made.providers,
+            tasks=made.tasks,
+            contexts=made.contexts,
+        )
 
     monkeypatch.setattr(acting, "connected", connected)
     return made

@@ -21,6 +21,7 @@ from fencepost_testing.shell import AGENT, AGENT_TOKEN, BOB, OPERATOR_TOKEN, PRO
 
 INF = "inf_0190f3a2111172228333444455556666"
 ASK = "ask_0190f3a2111172228333444455556666"
+TASK = "task_0190f3a2111172228333444455556666"
 AGENTS_ONLY = [
     ("message", "send", "bob", "hi"),
     ("message", "followup", "bob", "hi"),
@@ -28,12 +29,21 @@ AGENTS_ONLY = [
     ("message", "receive"),
     ("message", "wait"),
     ("message", "withdraw", ASK),
+    ("task", "claim", TASK),
+    ("task", "start", TASK),
+    ("task", "progress", TASK, "hi"),
+    ("task", "submit", TASK, "hi", "--evidence", "e"),
+    ("task", "finish-cancel", TASK),
+    ("task", "fail", TASK, "hi"),
+    ("task", "integrate", TASK),
 ]
 OPERATORS_ONLY = [
     ("agent", "create", "x"),
     ("agent", "update", "x", "--name", "y"),
     ("agent", "delete", "x", "--confirm", "x"),
     ("project", "list"),
+    ("project", "create"),
+    ("task", "override", TASK, "x", "--cancel", "--previous-stopped"),
     ("credential", "list"),
     ("credential", "revoke", BOB),
     *(("agent", verb, "bob") for verb in ("start", "stop", "pause", "resume", "restart", "new-session", "doctor")),

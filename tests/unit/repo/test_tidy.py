@@ -136,6 +136,18 @@ def test_no_test_waits_for_time_alone() -> None:
     assert not found, f"wait for the condition, or write `# sleep: why` on the line: {found}"
 
 
+def test_every_machine_of_histories_is_ended_before_it_began() -> None:
+    machines, ended = set(), set()
+    for name, tree, _ in python("tests"):
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ClassDef) and "RuleBasedStateMachine" in map(ast.unparse, node.bases):
+                machines.add((name, node.name))
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "ends_before_it_began":
+                ended.update((name, ast.unparse(argument)) for argument in node.args)
+    assert machines, "the search finds no machine at all: it is broken"
+    assert machines == ended
+
+
 def test_no_service_prints() -> None:
     found = [
         f"{name}:{node.lineno}"

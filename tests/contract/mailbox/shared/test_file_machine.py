@@ -7,6 +7,7 @@ indexes. After every step the store must bar and list as the model says.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import tempfile
 from collections.abc import Awaitable
@@ -24,6 +25,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from fencepost_mailbox.domain.files.refusals import ReservationLost
 from fencepost_mailbox.domain.files.values import Mode
 from fencepost_mailbox.usecases.open_generation import OpenGeneration
+from fencepost_testing.histories import ends_before_it_began
 from fencepost_testing.mailboxes import id16
 from fencepost_testing.shared_desk import SharedDesk
 
@@ -93,8 +95,9 @@ class ReservationMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.runner = asyncio.Runner()
-        self.folder = tempfile.TemporaryDirectory()
+        self.stack = contextlib.ExitStack()
+        self.runner = self.stack.enter_context(asyncio.Runner())
+        self.folder = self.stack.enter_context(tempfile.TemporaryDirectory())
         self.held: list[Held] = []
         self.generation = dict.fromkeys(AGENTS, 1)
 
@@ -107,14 +110,12 @@ class ReservationMachine(RuleBasedStateMachine):
 
     @initialize()
     def begin(self) -> None:
-        self.desk = SharedDesk(Path(self.folder.name) / "mailbox.db", *AGENTS, "cyd")
+        self.desk = SharedDesk(Path(self.folder) / "mailbox.db", *AGENTS, "cyd")
         self.run(self.desk.start())
+        self.stack.callback(lambda: self.run(self.desk.stop()))
 
     def teardown(self) -> None:
-        if hasattr(self, "desk"):
-            self.run(self.desk.stop())
-        self.runner.close()
-        self.folder.cleanup()
+        self.stack.close()
 
     @property
     def now_ms(self) -> int:
@@ -280,3 +281,7 @@ TestReservationMachine = pytest.mark.requirement("files.held-to-a-model")(Reserv
 TestReservationMachine.settings = settings(
     max_examples=60, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
 )
+
+
+def test_a_history_that_never_began_leaves_nothing_behind() -> None:
+    ends_before_it_began(ReservationMachine)

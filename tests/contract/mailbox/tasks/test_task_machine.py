@@ -7,6 +7,7 @@ execution slot, every supervision set and every notification.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from fencepost_kit.refusal import Refusal
 from fencepost_mailbox.domain.tasks.values import Action, Certainty, Notice, State
+from fencepost_testing.histories import ends_before_it_began
 from fencepost_testing.mailboxes import id16
 from fencepost_testing.task_desk import OPERATOR, TaskDesk
 
@@ -166,9 +168,10 @@ class TaskMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.loop = asyncio.new_event_loop()
-        self.folder = tempfile.TemporaryDirectory()
-        self.desk = TaskDesk(Path(self.folder.name) / "mailbox" / "mailbox.db", *AGENTS)
+        self.stack = contextlib.ExitStack()
+        self.runner = self.stack.enter_context(asyncio.Runner())
+        folder = self.stack.enter_context(tempfile.TemporaryDirectory())
+        self.desk = TaskDesk(Path(folder) / "mailbox" / "mailbox.db", *AGENTS)
         self.model = Model()
 
     @initialize(
@@ -179,18 +182,21 @@ class TaskMachine(RuleBasedStateMachine):
     def begin(self, given: list[tuple[str, str, bool]]) -> None:
         """Start with some work: which rules a history has is drawn too, and one without tasks is none."""
         self.run(self.desk.start())
+        self.stack.callback(lambda: self.run(self.desk.stop()))
         for number, (issuer, to, dated) in enumerate(given):
             reviewer = next(who for who in AGENTS if who != to)
             self.assign(issuer, to, reviewer, [0] if number % 2 else [], dated=dated)
         self.pool("ann", frozenset({"bob", "cyd"}))
 
     def teardown(self) -> None:
-        self.run(self.desk.stop())
-        self.loop.close()
-        self.folder.cleanup()
+        self.stack.close()
 
     def run(self, call: Awaitable[Any]) -> Any:
-        return self.loop.run_until_complete(call)
+        async def within() -> Any:
+            async with asyncio.timeout(10):
+                return await call
+
+        return self.runner.run(within())
 
     def attempt(self, call: Awaitable[Any], *, allowed: bool) -> Any:
         """Make a call; it is refused exactly where the model says so."""
@@ -589,3 +595,7 @@ TestTaskMachine.settings = settings(
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much],
 )
+
+
+def test_a_history_that_never_began_leaves_nothing_behind() -> None:
+    ends_before_it_began(TaskMachine)
