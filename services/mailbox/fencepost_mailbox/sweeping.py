@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from fencepost_kit import logs
 from fencepost_kit.clock import Clock
@@ -91,7 +91,7 @@ class Sweeper:
         await self._in_chunks(Indexing(), queries.threads.lag)
         await self._in_chunks(Clearing(), lambda: queries.threads.clearing() != CLEAR)
 
-    async def _in_chunks(self, chunk: Mutation[Applied[object]], more: Callable[[], bool]) -> None:
+    async def _in_chunks(self, chunk: Mutation[Applied[Any]], more: Callable[[], bool]) -> None:
         for done in range(SWEPT_CHUNKS_MAX):
             if not more():
                 return
