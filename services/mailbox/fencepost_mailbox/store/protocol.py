@@ -20,6 +20,7 @@ from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
 from fencepost_mailbox.store.context.protocol import ContextQueries, ContextTransaction
+from fencepost_mailbox.store.evidence.protocol import EvidenceQueries, EvidenceTransaction
 from fencepost_mailbox.store.files.protocol import FileQueries, FileTransaction
 from fencepost_mailbox.store.tasks.protocol import TaskQueries, TaskTransaction
 from fencepost_mailbox.store.threads.protocol import ThreadQueries, ThreadTransaction
@@ -92,6 +93,11 @@ class Queries(Protocol):
     @property
     def threads(self) -> ThreadQueries:
         """What can be asked of threads and of words in records."""
+        ...
+
+    @property
+    def evidence(self) -> EvidenceQueries:
+        """What can be asked of evidence."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -242,6 +248,11 @@ class Transaction(Queries, Protocol):
     @property
     def threads(self) -> ThreadTransaction:
         """What an operation may write of the index of words. Attributes are written and erased with their record."""
+        ...
+
+    @property
+    def evidence(self) -> EvidenceTransaction:
+        """What an operation may write of evidence."""
         ...
 
     def next_sequence(self, project_id: bytes) -> int:

@@ -36,6 +36,7 @@ from fencepost_mailbox.domain.values import (
 )
 from fencepost_mailbox.store import sqlite_statements as sql
 from fencepost_mailbox.store.context.sqlite import SqliteContextQueries, SqliteContextTransaction
+from fencepost_mailbox.store.evidence.sqlite import SqliteEvidenceQueries, SqliteEvidenceTransaction
 from fencepost_mailbox.store.files.sqlite import SqliteFileQueries, SqliteFileTransaction
 from fencepost_mailbox.store.protocol import (
     Applied,
@@ -243,6 +244,7 @@ class SqliteQueries:
         self._tasks = SqliteTaskQueries(cursor)
         self._context = SqliteContextQueries(cursor)
         self._files = SqliteFileQueries(cursor)
+        self._evidence = SqliteEvidenceQueries(cursor)
         self._threads = SqliteThreadQueries(cursor, self._record)
 
     def _record(self, row: tuple[Any, ...]) -> Record:
@@ -268,6 +270,11 @@ class SqliteQueries:
     def threads(self) -> SqliteThreadQueries:
         """See Queries."""
         return self._threads
+
+    @property
+    def evidence(self) -> SqliteEvidenceQueries:
+        """See Queries."""
+        return self._evidence
 
     @property
     def _cursor(self) -> sqlite3.Cursor:
@@ -493,6 +500,7 @@ class SqliteTransaction(SqliteQueries):
         self._context_transaction = SqliteContextTransaction(cursor)
         self._file_transaction = SqliteFileTransaction(cursor)
         self._thread_transaction = SqliteThreadTransaction(cursor, self._record)
+        self._evidence_transaction = SqliteEvidenceTransaction(cursor)
 
     @property
     def tasks(self) -> SqliteTaskTransaction:
@@ -513,6 +521,11 @@ class SqliteTransaction(SqliteQueries):
     def threads(self) -> SqliteThreadTransaction:
         """See Transaction."""
         return self._thread_transaction
+
+    @property
+    def evidence(self) -> SqliteEvidenceTransaction:
+        """See Transaction."""
+        return self._evidence_transaction
 
     def hold_back(self) -> None:
         """Hold new keys and records back from now on."""
