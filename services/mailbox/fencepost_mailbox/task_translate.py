@@ -8,6 +8,7 @@ from typing import Final
 
 import grpc
 
+from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 from fencepost_kit.ids import uuid_bytes, uuid_text
 from fencepost_kit.refusal import Refusal
@@ -27,7 +28,9 @@ from fencepost_mailbox.domain.tasks.values import (
     TaskEvent,
 )
 from fencepost_mailbox.domain.texts import record_id_text
-from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX, Kind
+from fencepost_mailbox.domain.threads.attributes import thread_id_text
+from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX, Kind, Record
+from fencepost_mailbox.events import Event
 from fencepost_mailbox.usecases.tasks import act, create, look, supervise
 from fencepost_mailbox.usecases.tasks.callers import Change
 from fencepost_mailbox.waits import Wake
@@ -481,6 +484,17 @@ def _event(event: TaskEvent, names: translate.Namer) -> pb.TaskEvent:
     )
 
 
+def event_response(event: Event, names: translate.Namer) -> mailbox_pb.WatchEventsResponse:
+    """Return what became true of a record or happened to a task, or the mark that everything so far is told."""
+    if event.record is not None:
+        return translate.record_event(event.record, event.fact, event.position, names)
+    if event.task is not None and event.happened is not None:
+        return mailbox_pb.WatchEventsResponse(
+            task_event=_event(event.happened, names), task=listed_task(event.task, names), position=event.position
+        )
+    return mailbox_pb.WatchEventsResponse(caught_up=True, position=event.position)
+
+
 def history_response(history: look.History, names: translate.Namer) -> pb.GetTaskHistoryResponse:
     """Return a page of history."""
     return pb.GetTaskHistoryResponse(events=[_event(event, names) for event in history.events], has_more=history.more)
@@ -495,11 +509,24 @@ def _notification(told: supervise.Told, names: translate.Namer) -> pb.Notificati
     )
 
 
+def _head(record: Record, names: translate.Namer, *, text: str) -> pb.MessageHead:
+    given = record.attributes
+    return pb.MessageHead(
+        record_id=record_id_text(record.kind, record.record_id),
+        sender=names.ref(record.sender),
+        recipient=names.ref(record.recipient),
+        subject=given.subject if given is not None else "",
+        thread_id=thread_id_text(given.thread) if given is not None else "",
+        text=text,
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
 def _messages(unread: supervise.Unread, names: translate.Namer) -> pb.Notification:
     return pb.Notification(
         sequence=unread.oldest.position,
         kind=pb.NOTIFICATION_KIND_MESSAGES,
-        message=names.record(unread.oldest, body=""),
+        message=_head(unread.oldest, names, text=""),
         messages=unread.count,
         at_ms=unread.oldest.admitted_at_ms,
     )
@@ -536,7 +563,7 @@ def _entry(entry: supervise.Entry, names: translate.Namer) -> pb.SupervisionEntr
         return shown
     shown.request_id = record_id_text(Kind.REQUEST, entry.supervised.task_id)
     if request is not None:
-        shown.message.CopyFrom(translate.cut(request, names))
+        shown.message.CopyFrom(_head(request, names, text=translate.beginning(request.body)))
     if entry.reply_id is not None:
         shown.reply_id = record_id_text(Kind.REPLY, entry.reply_id)
     return shown

@@ -68,13 +68,13 @@ async def test_a_request_that_wants_a_result_is_supervised_answered_and_acknowle
     listed = await served.call("ann", "ListSupervision", tpb.ListSupervisionRequest())
     (entry,) = listed.entries
     assert (entry.request_id, entry.reply_id, entry.settled, listed.pending_count) == (asked.request_id, "", False, 1)
-    assert (entry.message.attributes.subject, entry.HasField("task")) == ("it", False)
+    assert (entry.message.subject, entry.message.text, entry.HasField("task")) == ("it", "work", False)
     (received,) = (await served.receive("bob")).records
     assert received.record_id == asked.request_id
     replied = await served.reply("bob", asked.request_id)
     given = await served.call("ann", "WaitNotification", tpb.WaitNotificationRequest(run="run"))
     assert (given.notification.kind, given.notification.messages) == (tpb.NOTIFICATION_KIND_MESSAGES, 1)
-    assert (given.notification.message.record_id, given.notification.message.body) == (replied.record_id, "")
+    assert (given.notification.message.record_id, given.notification.message.text) == (replied.record_id, "")
     assert (await served.call("ann", "Ready", tpb.ReadyRequest(run="run"))).pending_count == 1
     ask = pb.AcknowledgeRecordsRequest(record_ids=[replied.record_id])
     assert await refused(served.call("ann", "AcknowledgeRecords", ask)) == (

@@ -5,7 +5,6 @@ Supervised tasks: who gave which work to whom, how far it has come, and what its
 
 from collections import abc as _abc
 from fencepost.common.v1 import common_pb2 as _common_pb2
-from fencepost.mailbox.v1 import mailbox_pb2 as _mailbox_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -890,7 +889,7 @@ class Notification(_message.Message):
         """The task as it stands now, as in a list."""
 
     @_builtins.property
-    def message(self) -> _mailbox_pb2.Record:
+    def message(self) -> Global___MessageHead:
         """For messages: the oldest of them, without its text."""
 
     def __init__(
@@ -900,7 +899,7 @@ class Notification(_message.Message):
         kind: Global___NotificationKind.ValueType = ...,
         task: Global___Task | None = ...,
         at_ms: _builtins.int = ...,
-        message: _mailbox_pb2.Record | None = ...,
+        message: Global___MessageHead | None = ...,
         messages: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015
@@ -910,6 +909,56 @@ class Notification(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Notification: _TypeAlias = Notification  # noqa: Y015
+
+@_typing.final
+class MessageHead(_message.Message):
+    """What is told of a record of MailboxService here; GetRecord shows it whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    RECIPIENT_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    ADMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """Its id: inf_, ask_, rep_ or ntc_ and 32 hexadecimal digits."""
+    subject: _builtins.str
+    """What its sender says it is about; else empty."""
+    thread_id: _builtins.str
+    """Its thread; empty for a record without attributes."""
+    text: _builtins.str
+    """The first 160 characters of its text; empty where it is only told that it is there."""
+    admitted_at_ms: _builtins.int
+    """When it was admitted, Unix milliseconds."""
+    @_builtins.property
+    def sender(self) -> _common_pb2.AgentRef:
+        """Who sent it; absent where the host did."""
+
+    @_builtins.property
+    def recipient(self) -> _common_pb2.AgentRef:
+        """Who it is for."""
+
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        sender: _common_pb2.AgentRef | None = ...,
+        recipient: _common_pb2.AgentRef | None = ...,
+        subject: _builtins.str = ...,
+        thread_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        admitted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient", "sender", b"sender"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "recipient", b"recipient", "record_id", b"record_id", "sender", b"sender", "subject", b"subject", "text", b"text", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageHead: _TypeAlias = MessageHead  # noqa: Y015
 
 @_typing.final
 class SupervisionEntry(_message.Message):
@@ -939,8 +988,8 @@ class SupervisionEntry(_message.Message):
         """The task as it stands now, as in a list. Absent for a request."""
 
     @_builtins.property
-    def message(self) -> _mailbox_pb2.Record:
-        """For a request: as it stands now, its text cut to the first 160 characters; absent where it was erased with its recipient."""
+    def message(self) -> Global___MessageHead:
+        """For a request: what was asked of whom; absent where it was erased with its recipient."""
 
     def __init__(
         self,
@@ -950,7 +999,7 @@ class SupervisionEntry(_message.Message):
         age_ms: _builtins.int = ...,
         settled: _builtins.bool = ...,
         request_id: _builtins.str = ...,
-        message: _mailbox_pb2.Record | None = ...,
+        message: Global___MessageHead | None = ...,
         reply_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015

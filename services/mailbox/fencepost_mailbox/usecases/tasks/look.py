@@ -69,6 +69,11 @@ class History:
     more: bool
 
 
+def may_see(queries: Queries, actor: Actor, task: Task) -> bool:
+    """Tell whether the actor may see a task."""
+    return bool(parts_to(queries, actor, task))
+
+
 class ListTasks:
     """ListTasks."""
 
