@@ -1,4 +1,7 @@
-"""The outbox: what was meant and what came of it is on disk before it is told, and told until the mailbox has it.
+"""The outbox: what was meant and what came of it is on disk, and told until the mailbox has it.
+
+An intent is on disk before anything is submitted, what came of it before it is told. The end of a turn is told while it
+is being written: whichever of the two disks has it first, nobody is answered before one of them has.
 
 Telling is evidence: the same words on the same token change nothing when they come again, so a lost answer is told
 again. A definite refusal ends the telling; what the mailbox holds then is the truth. Of one token the claim's own
@@ -29,7 +32,7 @@ LAST_WRITES_MS_MAX: Final = 5_000
 INTENDED: Final = faults.register("providers.intent.written", "an intent is on disk, nothing is submitted yet")
 SETTLED: Final = faults.register("providers.outcome.stored", "what came of a claim is on disk, the mailbox is not told")
 TOLD: Final = faults.register("providers.mailbox.told", "the mailbox has acknowledged, the outbox still holds the row")
-RECORDED: Final = faults.register("providers.turn.recorded", "a turn's end is on disk, the mailbox is not told")
+RECORDED: Final = faults.register("providers.turn.recorded", "a turn's end is on disk, the mailbox is being told")
 
 # A refusal for one of these says something about this process, not about what was told.
 _OURS: Final = frozenset({"unauthenticated", "permission_denied", "stale_incarnation"})
@@ -68,6 +71,8 @@ class Outbox:
         self._carried: dict[str, Carried] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._tellers: dict[str, asyncio.Task[None]] = {}
+        # Ends of turns whose row is being written; what is told meanwhile is not forgotten before that.
+        self._writing: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(TELLING_MAX)
         self._told = asyncio.Event()
         self._closed = False
@@ -143,17 +148,25 @@ class Outbox:
         self._tell(token)
 
     async def record(self, outcomes: Sequence[Outcome]) -> None:
-        """Write how a turn ended for everything that it carried, and begin to tell it."""
+        """Write how a turn ended for everything that it carried, and tell it: returns once it is on disk here."""
         fresh = [outcome for outcome in outcomes if outcome.token not in self._outcomes]
         if not fresh:
             return
-        await self._kept(lambda: self._store.record(fresh))
+        written = asyncio.Event()
         for outcome in fresh:
             self._outcomes[outcome.token] = outcome
+            self._writing[outcome.token] = written
+        try:
+            # The call is on its way while the disk works.
+            for outcome in fresh:
+                self._tell(outcome.token)
+            await self._kept(lambda: self._store.record(fresh))
+        finally:
+            for outcome in fresh:
+                del self._writing[outcome.token]
+            written.set()
         if faults.ARMED:
             faults.hit(RECORDED)
-        for outcome in fresh:
-            self._tell(outcome.token)
 
     async def told(self, agent_id: str) -> None:
         """Return once nothing of an agent waits to be told. The caller bounds it."""
@@ -218,6 +231,8 @@ class Outbox:
                 self._carried.pop(token, None)
             elif carried is None and outcome is not None:
                 await self._until_told(lambda outcome=outcome: self._mailbox.tell_outcome(outcome), outcome)  # type: ignore[misc]
+                if (written := self._writing.get(token)) is not None:
+                    await written.wait()
                 await self._kept(lambda: self._store.forget_outcome(token))
                 self._outcomes.pop(token, None)
             else:

@@ -222,6 +222,26 @@ async def test_a_claim_that_could_expire_while_it_is_submitted_is_given_back(ben
 
 
 @pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
+async def test_the_end_of_a_turn_is_told_while_it_is_written_and_is_forgotten_after_that(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    gate, reached, store = asyncio.Event(), asyncio.Event(), bench.carrying.store
+    monkeypatch.setattr(store, "record", held(gate, store.record, reached))
+    runtime.end("turn-1")
+    await until(lambda: bench.mailbox.outcomes, "the mailbox being told")
+    assert reached.is_set()
+    assert not store.outcomes()
+    assert len(bench.carrying.outbox) > 0
+    gate.set()
+    await until(lambda: len(bench.carrying.outbox) == 0, "the row being written and forgotten")
+    assert not store.outcomes()
+    assert len(bench.mailbox.outcomes) == 1
+
+
+@pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
 async def test_a_disk_that_stays_full_does_not_keep_the_service_from_stopping(
     bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
