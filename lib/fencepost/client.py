@@ -33,10 +33,12 @@ from fencepost.home import (
     read_credential,
 )
 from fencepost.mailbox.v1 import context_pb2 as contexts
+from fencepost.mailbox.v1 import evidence_pb2 as evidence
 from fencepost.mailbox.v1 import files_pb2 as files
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mailbox.v1 import tasks_pb2 as tasks
 from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceStub
+from fencepost.mailbox.v1.evidence_pb2_grpc import EvidenceServiceStub
 from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceStub
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceStub
@@ -48,6 +50,7 @@ from fencepost.transports import ClientCertificates, Remote, TransportName, open
 
 if TYPE_CHECKING:
     from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceAsyncStub
+    from fencepost.mailbox.v1.evidence_pb2_grpc import EvidenceServiceAsyncStub
     from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceAsyncStub
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
     from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceAsyncStub
@@ -65,6 +68,7 @@ PROGRAM_MS_MAX: Final = 20_000
 INTERRUPT_MS_MAX: Final = 10_000
 # As long as the service gives itself for fetching, merging and waiting for others in the repository.
 INTEGRATE_MS_MAX: Final = 110_000
+VERIFY_MS_MAX: Final = 50_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -816,6 +820,10 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
         """Approve tools of our MCP server in an agent's private home, each by name."""
         return await self._sent(lambda stub: stub.ApproveTools, request)
 
+    async def verify_evidence(self, request: providers.VerifyEvidenceRequest) -> providers.VerifyEvidenceResponse:
+        """Look at evidence in the assignee's checkout and record what is found; asking again looks again."""
+        return await self._sent(lambda stub: stub.VerifyEvidence, request, wait_ms=VERIFY_MS_MAX)
+
     async def integrate_task(self, request: providers.IntegrateTaskRequest) -> providers.IntegrateTaskResponse:
         """Merge the commit of accepted work into the main checkout, and record that; without a commit only record it.
 
@@ -880,6 +888,7 @@ class Client:
         self.tasks = Tasks(self.channels, identity.token, budgets=budgets)
         self.contexts = Contexts(self.channels, identity.token, budgets=budgets)
         self.files = Files(self.channels, identity.token, budgets=budgets)
+        self.evidence = Evidences(self.channels, identity.token, budgets=budgets)
 
     @classmethod
     def from_environment(
@@ -1009,6 +1018,26 @@ class Contexts(_Service["ContextServiceAsyncStub"]):
     async def list_memory(self, request: contexts.ListProjectMemoryRequest) -> contexts.ListProjectMemoryResponse:
         """Return a page of the versions of the project's memory."""
         return await self._asked(lambda stub: stub.ListProjectMemory, request)
+
+
+class Evidences(_Service["EvidenceServiceAsyncStub"]):
+    """Evidence of tasks as one credential sees it: one method per RPC of EvidenceService that an agent or person calls.
+
+    A report whose answer was lost is sent again as it was: under the same request_id it is carried out once.
+    """
+
+    service = MAILBOX
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> EvidenceServiceAsyncStub:
+        return EvidenceServiceStub(channel)
+
+    async def add(self, request: evidence.AddEvidenceRequest) -> evidence.AddEvidenceResponse:
+        """Report a piece of evidence; nothing is read."""
+        return await self._asked(lambda stub: stub.AddEvidence, request, writes=True)
+
+    async def list_evidence(self, request: evidence.ListEvidenceRequest) -> evidence.ListEvidenceResponse:
+        """Return a page of a task's evidence, each with what the newest check of it found."""
+        return await self._asked(lambda stub: stub.ListEvidence, request)
 
 
 class Files(_Service["FilesServiceAsyncStub"]):

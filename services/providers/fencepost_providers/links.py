@@ -15,6 +15,7 @@ from fencepost_providers.domain.agents import Agent, Holder
 from fencepost_providers.domain.carried import Bound, Carried, Outcome
 from fencepost_providers.domain.integration import Kind, Place, Recorded, TaskFacts, Wanted
 from fencepost_providers.domain.runtimes import Delivery
+from fencepost_providers.domain.verification import Finding, Reported
 
 LEASE_TERM_MS: Final = 30_000
 RENEW_EVERY_MS: Final = 10_000
@@ -121,6 +122,8 @@ class ClaimKind(enum.IntEnum):
 
     REQUEST = 1
     CONTEXT = 2
+    WAKE = 3
+    STOP = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,12 +149,19 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What an agent has for a dispatcher; without an agent it ends the first listing."""
+    """What an agent has for a dispatcher; without an agent it ends the first listing.
+
+    `wake`: a turn is to be begun for what waits among its tasks. `stop`: the turn that runs is to be told of a request
+    to stop. `left`: how many notifications were told often enough, and are left to a person.
+    """
 
     agent_id: str
     requests: bool
     context: bool
     high_water: int
+    wake: bool = False
+    stop: bool = False
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -207,4 +217,12 @@ class TasksPort(Protocol):
 
     async def place(self, project_id: str) -> Place | None:
         """Return where a project lies."""
+        ...
+
+    async def evidence(self, task_id: str, evidence_ids: Sequence[str]) -> Sequence[Reported]:
+        """Return evidence of a task; Refused where it does not have all of it."""
+        ...
+
+    async def record_finding(self, task_id: str, finding: Finding, asked_by: str) -> int:
+        """Record what a check found, for an agent or, where that is empty, the operator; returns when."""
         ...

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
+from fencepost_mailbox.domain.bindings import Turn
+from fencepost_mailbox.domain.evidence.values import CommitReported, Evidence, Reported
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.values import (
@@ -21,7 +23,10 @@ from fencepost_mailbox.domain.tasks.values import (
     Task,
     TaskEvent,
 )
-from fencepost_mailbox.usecases.tasks import act, create, look, supervise
+from fencepost_mailbox.domain.tasks.waking import Due
+from fencepost_mailbox.usecases import claim as claims
+from fencepost_mailbox.usecases.evidence.keep import Add, Added, KeepEvidence
+from fencepost_mailbox.usecases.tasks import act, create, look, supervise, waking
 from fencepost_mailbox.usecases.tasks.callers import Change
 from fencepost_mailbox.usecases.tasks.settle import SettleTaskRequest
 from fencepost_mailbox.usecases.tasks.steps import PassingTime
@@ -137,6 +142,31 @@ class TaskDesk(Desk):
         )
         return await act.Act(self.ports)(caller_named(who, generation), command)
 
+    async def report(
+        self,
+        who: str,
+        task_id: bytes,
+        reported: Reported | None = None,
+        *,
+        note: str = "",
+        request_id: bytes | None = None,
+        generation: int = 1,
+    ) -> Added:
+        """Add evidence; a commit where nothing is said."""
+        command = Add(
+            task_id=task_id,
+            reported=CommitReported(commit="a" * 40) if reported is None else reported,
+            note=note,
+            request_id=self.request_id() if request_id is None else request_id,
+        )
+        return await KeepEvidence(self.ports).add(caller_named(who, generation), command)
+
+    async def evidence(
+        self, who: str, task_id: bytes, *only: str, size: int = 0, after: str = ""
+    ) -> tuple[Sequence[Evidence], bool]:
+        """List evidence."""
+        return await KeepEvidence(self.ports).listed(caller_named(who), task_id, only, size, after)
+
     async def claim_task(self, who: str, task_id: bytes, **options: Any) -> Change:
         """Claim a task."""
         return await self.act(who, Action.CLAIM, task_id, **options)
@@ -203,6 +233,11 @@ class TaskDesk(Desk):
         await self.start_task(assignee, task_id)
         await self.submit(assignee, task_id)
         await self.accept(reviewer, task_id)
+
+    async def done_by(self, assignee: str, task_id: bytes) -> None:
+        """Start and submit a task."""
+        await self.start_task(assignee, task_id)
+        await self.submit(assignee, task_id)
 
     async def listed(self, who: str, **options: Any) -> look.Listing:
         """List tasks."""
@@ -295,6 +330,14 @@ class TaskDesk(Desk):
     def supervises(self, who: str, task_id: bytes) -> bool:
         """Whether an agent supervises a task."""
         return self.store.read.tasks.entry(id16(who), task_id) is not None
+
+    def due(self, who: str) -> Due:
+        """What is to be told to an agent now."""
+        return waking.due(self.store.read, id16(who), self.clock.now_ms())
+
+    async def wake(self, who: str, *, turn: Turn | None = None, **options: Any) -> claims.Taken:
+        """Take a wake-up of an agent and let a turn accept it."""
+        return await self.bound(who, turn, kind=claims.ClaimKind.WAKE, **options)
 
     def standing(self, who: str) -> list[Notice]:
         """The notifications that stand for an agent."""

@@ -36,6 +36,7 @@ from fencepost_mailbox.domain.values import (
 )
 from fencepost_mailbox.store import sqlite_statements as sql
 from fencepost_mailbox.store.context.sqlite import SqliteContextQueries, SqliteContextTransaction
+from fencepost_mailbox.store.evidence.sqlite import SqliteEvidenceQueries, SqliteEvidenceTransaction
 from fencepost_mailbox.store.files.sqlite import SqliteFileQueries, SqliteFileTransaction
 from fencepost_mailbox.store.protocol import (
     Applied,
@@ -239,6 +240,7 @@ class SqliteQueries:
         self._tasks = SqliteTaskQueries(cursor)
         self._context = SqliteContextQueries(cursor)
         self._files = SqliteFileQueries(cursor)
+        self._evidence = SqliteEvidenceQueries(cursor)
 
     @property
     def tasks(self) -> SqliteTaskQueries:
@@ -254,6 +256,11 @@ class SqliteQueries:
     def files(self) -> SqliteFileQueries:
         """See Queries."""
         return self._files
+
+    @property
+    def evidence(self) -> SqliteEvidenceQueries:
+        """See Queries."""
+        return self._evidence
 
     @property
     def _cursor(self) -> sqlite3.Cursor:
@@ -420,12 +427,23 @@ class SqliteQueries:
         )
 
     def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
-        """See Queries. Steps from recipient to recipient through the inbox index."""
+        """See Queries. Steps from agent to agent through the indexes of the inbox and of the notifications."""
         found: list[tuple[bytes, bool, bool]] = []
-        while len(found) < limit and (row := self._one(sql.NEXT_RECIPIENT, after=after)) is not None:
-            after = row[0]
+        while len(found) < limit and (next_one := self._next_agent(after)) is not None:
+            after = next_one
             found.append((after, *self.work_of(after)))
         return found
+
+    def _next_agent(self, after: bytes) -> bytes | None:
+        row = self._one(sql.NEXT_RECIPIENT, after=after)
+        told = self._tasks.next_told(after)
+        if row is None or told is None:
+            return told if row is None else bytes(row[0])
+        return min(bytes(row[0]), told)
+
+    def open_wakes(self, agent_id: bytes) -> list[Record]:
+        """See Queries."""
+        return [record_from_row(row) for row in self._all(sql.OPEN_WAKES, recipient=agent_id)]
 
     def claims_expired(self, now_ms: int) -> bool:
         """See Queries."""
@@ -474,6 +492,7 @@ class SqliteTransaction(SqliteQueries):
         self._task_transaction = SqliteTaskTransaction(cursor)
         self._context_transaction = SqliteContextTransaction(cursor)
         self._file_transaction = SqliteFileTransaction(cursor)
+        self._evidence_transaction = SqliteEvidenceTransaction(cursor)
 
     @property
     def tasks(self) -> SqliteTaskTransaction:
@@ -489,6 +508,11 @@ class SqliteTransaction(SqliteQueries):
     def files(self) -> SqliteFileTransaction:
         """See Transaction."""
         return self._file_transaction
+
+    @property
+    def evidence(self) -> SqliteEvidenceTransaction:
+        """See Transaction."""
+        return self._evidence_transaction
 
     def hold_back(self) -> None:
         """Hold new keys and records back from now on."""
@@ -658,6 +682,10 @@ class SqliteTransaction(SqliteQueries):
             claim_generation=after.claim_generation,
             releases=after.releases,
         )
+
+    def reword(self, wake: Record, body: bytes) -> None:
+        """See Transaction."""
+        self._guarded(sql.REWORD, was_sequence=wake.sequence, body=body)
 
     def add_fact(self, fact: Fact) -> None:
         """See Transaction."""
