@@ -8,7 +8,7 @@ starts, when the requester receives, and by a look now and then.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -215,9 +215,8 @@ class RecordOutcome:
         )
         # Handed in one behind the other before either is awaited: one commit at the end of a turn, not two. The second
         # finds nothing to do where the first is refused, repeated, or not to be answered.
-        recorded, published = await asyncio.gather(
-            ports.store.submit(recording), _published(ports, token=token), return_exceptions=True
-        )
+        first: Awaitable[Recorded] = ports.store.submit(recording)
+        recorded, published = await asyncio.gather(first, _published(ports, token=token), return_exceptions=True)
         if isinstance(recorded, BaseException):
             raise recorded
         if isinstance(published, BaseException):
