@@ -80,7 +80,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
     Tool(
         name="evidence_list",
         family=profiles.TASKS,
-        description="A task's evidence. verify: look at it in the assignee's checkout first; verdict tells what was found.",
+        description="A task's evidence. verify: look first, in the assignee's checkout; verdict tells what was found.",
         arguments={
             "task_id": TASK,
             "evidence_ids": Several(of=_ID, most=EVIDENCE_IDS_MAX),
