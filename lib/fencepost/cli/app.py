@@ -32,6 +32,7 @@ from fencepost.cli.services import down, status, up, version
 from fencepost.cli.tail import tail
 from fencepost.cli.task_views import list_tasks, show_task, task_history, watch_tasks
 from fencepost.cli.tasks import tasks
+from fencepost.cli.tunnel import tunnel
 from fencepost.cli.watching import attach, interrupt, prompt, watch
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
@@ -113,6 +114,7 @@ app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
 app.add_typer(certs, name="certs")
 app.command("connect")(connect)
+app.command("tunnel")(tunnel)
 app.command("doctor")(doctor)
 app.command("version")(version)
 
