@@ -63,6 +63,8 @@ SETTLE_BUDGET_MS: Final = 10_000
 # What a program may take besides to answer for its models or its state, and to end an interrupted turn.
 PROGRAM_MS_MAX: Final = 20_000
 INTERRUPT_MS_MAX: Final = 10_000
+# As long as the service gives itself for fetching, merging and waiting for others in the repository.
+INTEGRATE_MS_MAX: Final = 110_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -813,6 +815,21 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
     async def approve_tools(self, request: providers.ApproveToolsRequest) -> providers.ApproveToolsResponse:
         """Approve tools of our MCP server in an agent's private home, each by name."""
         return await self._sent(lambda stub: stub.ApproveTools, request)
+
+    async def integrate_task(self, request: providers.IntegrateTaskRequest) -> providers.IntegrateTaskResponse:
+        """Merge the commit of accepted work into the main checkout, and record that; without a commit only record it.
+
+        Where the answer is lost (Uncertain), the same request again answers what the first call did.
+        """
+        try:
+            return await self._sent(lambda stub: stub.IntegrateTask, request, wait_ms=INTEGRATE_MS_MAX)
+        except Uncertain as lost:
+            raise Uncertain(
+                lost.reason,
+                lost.message,
+                hint="Send it again with the same request_id: it answers what the first call did.",
+                state={**lost.state, "request_id": request.request_id},
+            ) from None
 
     async def attach_terminal(
         self, request: providers.AttachTerminalRequest

@@ -17,8 +17,9 @@ late, it is rolled back and run again with a savepoint an operation, and so are 
 
 The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts as soon as
 it is as large as batches are lately, and otherwise no earlier after the one before than PACE_BATCHES times what a batch
-takes lately, at most PACE_US_MAX. That makes fewer and larger commits where the process is busy; a lone caller never
-waits. Figures: docs/decisions/group-commit.md.
+takes lately, at most PACE_US_MAX. That makes fewer and larger commits where the process is busy. A lone caller never
+waits, the first one after a crowd neither: after REST_US without work the next batch is not paced. Figures:
+docs/decisions/group-commit.md.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ BATCH_OPERATIONS_MAX: Final = 256
 PACE_BATCHES: Final = 3.0
 PACE_US_MAX: Final = 5000
 PACE_US_MIN: Final = 50
+# With nothing to commit for so long, the crowd that the average tells of is gone.
+REST_US: Final = 1000
 CAUTIOUS_BATCHES: Final = 16
 PACED_FROM_AVERAGE: Final = 1.5
 AVERAGE_WEIGHT: Final = 0.25
@@ -190,6 +193,7 @@ class GroupCommit(Generic[Tx]):
         self._busy = False
         self._average = 1.0
         self._batch_started = 0.0
+        self._rests_since = 0.0
         self._took_s = 0.0
         self._cautious = 0
         self._closing = False
@@ -243,7 +247,10 @@ class GroupCommit(Generic[Tx]):
         loop = cast("asyncio.AbstractEventLoop", self._loop)
         entry = _Entry(operation=operation, future=loop.create_future())
         self._pending.append(entry)
-        self._idle.clear()
+        if self._idle.is_set():
+            self._idle.clear()
+            if loop.time() - self._rests_since > REST_US / 1e6:
+                self._average = 1.0
         self._plan()
         try:
             return cast("T", await entry.future)
@@ -327,6 +334,7 @@ class GroupCommit(Generic[Tx]):
         elif self._pending:
             self._plan()
         else:
+            self._rests_since = cast("asyncio.AbstractEventLoop", self._loop).time()
             self._idle.set()
 
     def _stop_for_good(self, cause: BaseException) -> None:

@@ -2,7 +2,7 @@
 
 It keeps one private folder: the forwarded socket's published address and the credentials of the named agents. It cleans
 up whenever its input ends, whatever ended it: the person's word, a kill, a lost connection, silence. Standard library
-only, and readable by a Python that is too old for the rest (3.7), so that it can say so. Input: one JSON line, then
+only, and readable by a Python that is too old for the rest (3.8), so that it can say so. Input: one JSON line, then
 words; output: JSON lines behind a mark, so that nothing that the account's shell prints is taken for an answer.
 """
 
@@ -20,24 +20,24 @@ import stat
 import sys
 import threading
 import time
-from typing import Any
+from typing import Any, Final
 
-PYTHON_MIN = (3, 11)
-FOLDER_DEFAULT = ".fencepost-tunnel"
-MARKER = "tunnel.json"
-LOCK = "tunnel.lock"
-OURS = frozenset({"agents", "run", "shim", MARKER, LOCK})
+PYTHON_MIN: Final = (3, 11)
+FOLDER_DEFAULT: Final = ".fencepost-tunnel"
+MARKER: Final = "tunnel.json"
+LOCK: Final = "tunnel.lock"
+OURS: Final = frozenset({"agents", "run", "shim", MARKER, LOCK})
 # Characters that neither ssh's own reading of a forwarding nor any shell gives a meaning.
-PATH_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@,=")
-SOCKET_BYTES_MAX = 103 if sys.platform == "darwin" else 107
+PATH_CHARS: Final = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@,=")
+SOCKET_BYTES_MAX: Final = 103 if sys.platform == "darwin" else 107
 # A predecessor of the same tunnel is asked to go, and waited for so long.
-PREDECESSOR_MS_MAX = 5_000
-POLL_MS = 50
-WORD_BYTES_MAX = 64
-RECORD_BYTES_MAX = 4_096
-ENDINGS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-PRIVATE_FOLDER = 0o700
-PRIVATE_FILE = 0o600
+PREDECESSOR_MS_MAX: Final = 5_000
+POLL_MS: Final = 50
+WORD_BYTES_MAX: Final = 64
+RECORD_BYTES_MAX: Final = 4_096
+ENDINGS: Final = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+PRIVATE_FOLDER: Final = 0o700
+PRIVATE_FILE: Final = 0o600
 
 
 class Flaw(Exception):

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from fencepost_providers.domain.agents import Agent, Holder
 from fencepost_providers.domain.carried import Bound, Carried, Outcome
+from fencepost_providers.domain.integration import Kind, Place, Recorded, TaskFacts, Wanted
 from fencepost_providers.domain.runtimes import Delivery
 
 LEASE_TERM_MS: Final = 30_000
@@ -190,4 +191,20 @@ class MailboxPort(Protocol):
 
     async def open_generation(self, agent_id: str, generation: int) -> None:
         """Raise an agent's generation floor."""
+        ...
+
+
+class TasksPort(Protocol):
+    """Tasks and projects, as this service asks for them. Every call is bounded; failures are FencepostError."""
+
+    async def task(self, task_id: str) -> TaskFacts:
+        """Return a task; Refused as not_found where there is none."""
+        ...
+
+    async def record(self, wanted: Wanted, kind: Kind) -> Recorded:
+        """Record an integration for its coordinator; the same again answers the same."""
+        ...
+
+    async def place(self, project_id: str) -> Place | None:
+        """Return where a project lies."""
         ...

@@ -12,9 +12,11 @@ from fencepost_kit.guard import Call, Rule
 from fencepost_kit.identity import Role
 from fencepost_kit.refusal import Draining
 from fencepost_providers import translate
+from fencepost_providers.integrations import PREPARE_MS_MAX
 from fencepost_providers.usecases.attach import attach_terminal
 from fencepost_providers.usecases.describe import describe
 from fencepost_providers.usecases.inspect import approve_tools, inspect_runtime
+from fencepost_providers.usecases.integrate import integrate_task
 from fencepost_providers.usecases.interrupt import interrupt_turn
 from fencepost_providers.usecases.look import get_capabilities, get_runtime, list_models, list_providers
 from fencepost_providers.usecases.ports import Ports
@@ -25,9 +27,11 @@ CALL_MS_MAX: Final = 10_000
 # What asks a program: its own limits, and a little.
 PROGRAM_CALL_MS_MAX: Final = 40_000
 RESTART_CALL_MS_MAX: Final = WAIT_READY_MS_MAX + CALL_MS_MAX
+INTEGRATE_CALL_MS_MAX: Final = PREPARE_MS_MAX + CALL_MS_MAX
 STREAM_MS_MAX: Final = 24 * 3600 * 1000
 
 _AGENTS: Final = frozenset({Role.AGENT, Role.COORDINATOR})
+_COORDINATOR: Final = frozenset({Role.COORDINATOR})
 _OPERATOR: Final = frozenset({Role.OPERATOR})
 _READERS: Final = _AGENTS | _OPERATOR
 
@@ -45,6 +49,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "WatchConversation": Rule(roles=_OPERATOR, deadline_ms_max=STREAM_MS_MAX),
         "InspectRuntime": Rule(roles=_OPERATOR, deadline_ms_max=PROGRAM_CALL_MS_MAX),
         "ApproveTools": Rule(roles=_OPERATOR, deadline_ms_max=PROGRAM_CALL_MS_MAX),
+        "IntegrateTask": Rule(roles=_COORDINATOR, deadline_ms_max=INTEGRATE_CALL_MS_MAX),
     }
 )
 
@@ -112,3 +117,15 @@ class ProvidersServicer:
     async def ApproveTools(self, request: pb.ApproveToolsRequest, call: Call) -> pb.ApproveToolsResponse:
         done = await approve_tools(self._ports, call.caller, request.agent_id, list(request.tools))
         return pb.ApproveToolsResponse(approved=done.tools, restart_required=done.restart_required)
+
+    async def IntegrateTask(self, request: pb.IntegrateTaskRequest, call: Call) -> pb.IntegrateTaskResponse:
+        done = await integrate_task(
+            self._ports,
+            call.caller,
+            task_id=request.task_id,
+            commit=request.commit,
+            note=request.note,
+            expected_version=request.expected_version,
+            request_id=request.request_id,
+        )
+        return translate.integrated_to_proto(done)

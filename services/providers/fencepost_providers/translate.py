@@ -9,6 +9,7 @@ from typing import Final
 import grpc
 
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
+from fencepost.mailbox.v1 import tasks_pb2 as tasks_pb
 from fencepost.providers.v1 import providers_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2 as sessions_pb
 from fencepost_kit.ids import uuid_bytes, uuid_text
@@ -16,6 +17,7 @@ from fencepost_kit.refusal import Refusal
 from fencepost_providers.domain import refusals
 from fencepost_providers.domain.agents import Agent, Desired, Holder, Launch, WhenActive
 from fencepost_providers.domain.carried import clipped
+from fencepost_providers.domain.integration import Integrated, Place, Recorded, TaskFacts
 from fencepost_providers.domain.runtimes import (
     ROW_BYTES_MAX,
     Capability,
@@ -46,6 +48,22 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.WatcherTooSlow: grpc.StatusCode.RESOURCE_EXHAUSTED,
         refusals.TooManyWatchers: grpc.StatusCode.RESOURCE_EXHAUSTED,
         refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
+        refusals.InvalidCommit: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.VersionConflict: grpc.StatusCode.ABORTED,
+        refusals.RequestConflict: grpc.StatusCode.ABORTED,
+        refusals.UnknownCommit: grpc.StatusCode.NOT_FOUND,
+        refusals.BranchMoved: grpc.StatusCode.ABORTED,
+        refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.TaskRefused: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.GitUnavailable: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.GitFailed: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.NoMainCheckout: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.CheckoutBusy: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.CheckoutDirty: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.IncompleteHistory: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.MergeConflict: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.FilteredFiles: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.ChangeTooLarge: grpc.StatusCode.FAILED_PRECONDITION,
     }
 )
 
@@ -100,6 +118,11 @@ def holder_from_proto(message: sessions_pb.Credential) -> Holder:
         generation=message.generation,
         label=message.label,
     )
+
+
+def place_from_proto(message: sessions_pb.Project) -> Place:
+    """Return where a project lies."""
+    return Place(location=message.location, is_git=message.kind == sessions_pb.PROJECT_KIND_GIT)
 
 
 # --- from and to mailbox ----------------------------------------------------------------------------------------------
@@ -310,4 +333,49 @@ def inspection_to_proto(found: inspect.Inspection) -> pb.InspectRuntimeResponse:
         findings=[_finding(one) for one in gravest[:FINDINGS_MAX]],
         launch_arguments=found.launch_arguments,
         restart_required=found.restart_required,
+    )
+
+
+# --- integrations -----------------------------------------------------------------------------------------------------
+
+
+def task_from_proto(message: tasks_pb.Task) -> TaskFacts:
+    """Return a task as far as it is needed for its integration."""
+    return TaskFacts(
+        task_id=message.task_id,
+        project_id=message.project_id,
+        state=message.state,
+        version=message.version,
+        assignee_id=message.assignee.agent_id,
+        archived=message.archived,
+    )
+
+
+def recorded_from_proto(message: tasks_pb.TaskChange) -> Recorded:
+    """Return what the mailbox wrote."""
+    return Recorded(
+        task_id=message.task_id,
+        revision=message.revision,
+        version=message.version,
+        at_ms=message.at_ms,
+        sequence=message.sequence,
+        duplicate=message.duplicate,
+    )
+
+
+def integrated_to_proto(done: Integrated) -> pb.IntegrateTaskResponse:
+    """Return what came of an integration."""
+    recorded = done.recorded
+    return pb.IntegrateTaskResponse(
+        task_id=recorded.task_id,
+        revision=recorded.revision,
+        version=recorded.version,
+        at_ms=recorded.at_ms,
+        sequence=recorded.sequence,
+        duplicate=recorded.duplicate,
+        integration=pb.IntegrationKind.ValueType(done.kind),
+        branch=done.branch,
+        head=done.head,
+        fast_forward=done.fast_forward,
+        detail=clipped(done.detail, HINT_BYTES_MAX),
     )

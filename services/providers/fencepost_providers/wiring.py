@@ -25,8 +25,9 @@ from fencepost_kit.serve import EXIT_FAILED, Server, ServeSettings
 from fencepost_providers.adapters.registry import Adapters, installed
 from fencepost_providers.directory import Directory
 from fencepost_providers.domain.lifecycle import Phase
+from fencepost_providers.integrations import Integrations
 from fencepost_providers.keeper import Parts
-from fencepost_providers.links import MailboxPort, SessionsPort
+from fencepost_providers.links import MailboxPort, SessionsPort, TasksPort
 from fencepost_providers.mailbox_link import MailboxLink
 from fencepost_providers.metrics import Told
 from fencepost_providers.outbox import Outbox
@@ -36,6 +37,7 @@ from fencepost_providers.sessions_link import SessionsLink
 from fencepost_providers.settings import Settings
 from fencepost_providers.store.protocol import Dispatcher
 from fencepost_providers.store.sqlite import SqliteStore
+from fencepost_providers.tasks_link import TasksLink
 from fencepost_providers.translate import STATUS_OF
 from fencepost_providers.usecases.ports import Ports
 
@@ -45,8 +47,8 @@ CREDENTIAL_LOOK_EVERY_MS: Final = 50
 
 _log: Final = logs.get(__name__)
 
-# Makes the two links once the store can say who dispatches.
-Links = Callable[[Callable[[], Dispatcher]], tuple[SessionsPort, MailboxPort]]
+# Makes the links once the store can say who dispatches.
+Links = Callable[[Callable[[], Dispatcher]], tuple[SessionsPort, MailboxPort, TasksPort]]
 
 
 class Carrying:
@@ -67,8 +69,9 @@ class Carrying:
         self.told = Told(registry)
         self._clock = clock
         self._settings = settings
-        sessions, mailbox = links(lambda: self.store.dispatcher)
+        sessions, mailbox, tasks = links(lambda: self.store.dispatcher)
         self.outbox = Outbox(store=self.store, mailbox=mailbox, clock=clock)
+        self.integrations = Integrations(store=self.store, tasks=tasks, clock=clock, environ=os.environ)
         self.roster = Roster(
             Parts(
                 home=home,
@@ -99,6 +102,7 @@ class Carrying:
             directory=self.directory,
             roster=self.roster,
             outbox=self.outbox,
+            integrations=self.integrations,
             adapters=adapters,
             clock=clock,
             version=__version__,
@@ -143,6 +147,7 @@ class Carrying:
             work = (
                 self.directory.follow(self._clock.sleep),
                 self.roster.recover(),
+                self.integrations.recover(),
                 self.roster.follow_work(),
                 self.roster.tell_owners(),
                 self.roster.sweep(),
@@ -154,7 +159,7 @@ class Carrying:
                     yield
                 finally:
                     try:
-                        await self.roster.stop()
+                        await asyncio.gather(self.roster.stop(), self.integrations.stop())
                     finally:
                         for task in background:
                             task.cancel()
@@ -166,7 +171,7 @@ class Carrying:
         """End watches and attachments; runtimes are stopped and joined."""
         for keeper in list(self.roster.keepers):
             keeper.rows.close()
-        await self.roster.stop()
+        await asyncio.gather(self.roster.stop(), self.integrations.stop())
 
     def register(self, server: Any, gate: Gate | None, registry: CollectorRegistry) -> None:
         """Give a grpc.aio server the guarded service."""
@@ -207,10 +212,11 @@ def links_over(channels: Channels, home: Home) -> Links:
     def token() -> str:
         return read_token(home.service_credential(PROVIDERS))
 
-    def make(dispatcher: Callable[[], Dispatcher]) -> tuple[SessionsPort, MailboxPort]:
+    def make(dispatcher: Callable[[], Dispatcher]) -> tuple[SessionsPort, MailboxPort, TasksPort]:
         return (
             SessionsLink(lambda: Sessions(channels, token())),
             MailboxLink(lambda: Mailbox(channels, token()), dispatcher),
+            TasksLink(channels, token),
         )
 
     return make

@@ -51,7 +51,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Describe": Rule(roles=_ANYBODY, deadline_ms_max=READ_MS_MAX),
         "GetCaller": Rule(roles=_ANYBODY, deadline_ms_max=READ_MS_MAX),
         "EnsureProject": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
-        "ListProjects": Rule(roles=_OPERATOR, deadline_ms_max=READ_MS_MAX),
+        "ListProjects": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=READ_MS_MAX),
         "CreateAgent": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
         "ListAgents": Rule(roles=_READERS, deadline_ms_max=READ_MS_MAX),
         "GetAgent": Rule(roles=_READERS, deadline_ms_max=READ_MS_MAX),

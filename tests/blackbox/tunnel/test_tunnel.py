@@ -100,6 +100,8 @@ def left(remote: Remote) -> list[str]:
 @pytest.mark.requirement("tunnel.an-agent-elsewhere-takes-part")
 @pytest.mark.requirement("tunnel.only-the-edge-and-the-named-agents")
 @pytest.mark.requirement("tunnel.nothing-is-left-behind")
+@pytest.mark.requirement("tunnel.the-shim-needs-python-alone")
+@pytest.mark.requirement("tunnel.a-lost-connection-is-replaced")
 async def test_messages_go_both_ways_a_lost_connection_is_replaced_and_the_end_leaves_nothing(
     people: People, remote: Remote
 ) -> None:

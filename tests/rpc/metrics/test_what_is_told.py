@@ -46,7 +46,7 @@ def a_carrier(folder: Path, registry: CollectorRegistry) -> None:
     """Let a carrier tell a registry; what has labels of its own is counted once."""
     carrying = Carrying(
         home=Home(folder),
-        links=lambda _dispatcher: (None, None),  # type: ignore[arg-type, return-value]
+        links=lambda _dispatcher: (None, None, None),  # type: ignore[arg-type, return-value]
         adapters=Adapters({}),
         settings=ProvidersSettings(),
         registry=registry,

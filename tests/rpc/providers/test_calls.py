@@ -15,12 +15,15 @@ from fencepost_kit.identity import Role
 from fencepost_kit.statuses import detail_of
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.domain.agents import Desired, Launch
+from fencepost_providers.domain.integration import NOTE_BYTES_MAX
 from fencepost_providers.domain.runtimes import Activity, CapabilityKind, Interruption, Row, RowKind, State
 from fencepost_providers.servicer import RULES
 from fencepost_providers.wiring import SERVICE
-from fencepost_testing.carrier_fakes import OTHER_PROJECT, closed, until, uuid_of
+from fencepost_testing.carrier_fakes import OTHER_PROJECT, TASK, closed, until, uuid_of
 from fencepost_testing.served_carrier import Served
 
+OTHER_TASK = "task_" + "2" * 32
+REQUEST = "0190f3a2-1111-4222-8333-00000000cccc"
 ANN = uuid_of("ann")
 CALLERS = {Role.AGENT: "ann", Role.COORDINATOR: "cyd", Role.OPERATOR: "operator", Role.SERVICE: "service"}
 READERS = ("agent", "coordinator", "operator")
@@ -38,6 +41,7 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "WatchConversation": ("operator",),
     "InspectRuntime": ("operator",),
     "ApproveTools": ("operator",),
+    "IntegrateTask": ("coordinator",),
 }
 
 
@@ -76,7 +80,7 @@ async def test_only_the_named_roles_may_call(served: Served, method: str) -> Non
 async def test_it_says_what_it_is_and_what_there_is(served: Served) -> None:
     operator = served.by("operator")
     described = await operator.describe()
-    assert (described.incarnation, described.outbox, described.swept, described.schema_version) == (1, 0, 0, 1)
+    assert (described.incarnation, described.outbox, described.swept, described.schema_version) == (1, 0, 0, 2)
     assert described.dispatcher_id
     assert described.version
     broken, fake = (await operator.list_providers()).providers
@@ -318,3 +322,35 @@ async def test_tools_are_approved_one_by_one_and_inspection_tells_what_a_restart
     bench.change("ann", launch=Launch(custom_arguments="'"))
     await until(lambda: bench.keeper("ann").agent.launch.custom_arguments == "'")
     assert [one.code for one in (await operator.inspect_runtime(ANN)).findings] == ["invalid_arguments"]
+
+
+@pytest.mark.requirement("integration.rights-before-git")
+async def test_a_coordinator_integrates_tasks_of_its_own_project_and_no_others(served: Served) -> None:
+    bench = served.bench
+    bench.sessions.tell(bench.agent("cyd", desired=Desired.UNSPECIFIED))
+    await until(lambda: bench.carrying.directory.agent(uuid_of("cyd")))
+    bench.tasks.add()
+    bench.tasks.add(OTHER_TASK, project_id=OTHER_PROJECT)
+    cyd = served.by("cyd")
+    facts = {"task_id": TASK, "note": "words", "request_id": REQUEST}
+    for changes, reason in (
+        ({"task_id": OTHER_TASK}, "not_found"),
+        ({"task_id": "task_" + "3" * 32}, "not_found"),
+        ({"task_id": "task_1"}, "invalid_argument"),
+        ({"request_id": ""}, "invalid_argument"),
+        ({"request_id": REQUEST.upper()}, "invalid_argument"),
+        ({"expected_version": -1}, "invalid_argument"),
+        ({"expected_version": 6}, "version_conflict"),
+        ({"note": "x" * (NOTE_BYTES_MAX + 1)}, "invalid_argument"),
+        ({"commit": "main"}, "invalid_commit"),
+        ({"commit": "--upload-pack=evil"}, "invalid_commit"),
+        ({"commit": "A" * 40}, "invalid_commit"),
+        ({"commit": "a" * 41}, "invalid_commit"),
+        ({"commit": "a" * 40}, "no_main_checkout"),
+    ):
+        with pytest.raises(Refused) as refused:
+            await cyd.integrate_task(pb.IntegrateTaskRequest(**{**facts, **changes}))
+        assert refused.value.reason == reason
+    done = await cyd.integrate_task(pb.IntegrateTaskRequest(**{**facts, "note": "x" * NOTE_BYTES_MAX}))
+    assert (done.integration, done.task_id, done.branch) == (pb.INTEGRATION_KIND_RECORDED, TASK, "")
+    assert "nothing was merged" in done.detail

@@ -25,7 +25,7 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "Describe": KINDS,
     "GetCaller": KINDS,
     "EnsureProject": ("operator",),
-    "ListProjects": ("operator",),
+    "ListProjects": ("operator", "service"),
     "CreateAgent": ("operator",),
     "ListAgents": ("agent", "coordinator", "operator"),
     "GetAgent": ("agent", "coordinator", "operator"),

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
-from fencepost.errors import NotWritten, Refused
+from fencepost.errors import FencepostError, NotWritten, Refused
 from fencepost.home import Home
 from fencepost_kit.identity import Role, fingerprint
 from fencepost_kit.ids import uuid_text
@@ -21,6 +21,7 @@ from fencepost_providers.adapters.base import Attachment, Listener, Runtime, Sta
 from fencepost_providers.adapters.registry import Adapters
 from fencepost_providers.domain.agents import Agent, Desired, Holder
 from fencepost_providers.domain.carried import Answer, Carried, Outcome
+from fencepost_providers.domain.integration import ACCEPTED, Kind, Place, Recorded, TaskFacts, Wanted
 from fencepost_providers.domain.runtimes import (
     Accepted,
     Activity,
@@ -51,6 +52,8 @@ from fencepost_providers.wiring import Carrying
 
 WAIT_S_MAX: Final = 10.0
 HURRY: Final = 50
+INTEGRATED: Final = 6
+TASK: Final = "task_" + "1" * 32
 PROJECT: Final = "0190f3a2-1111-7222-8333-00000000aaaa"
 OTHER_PROJECT: Final = "0190f3a2-1111-7222-8333-00000000bbbb"
 
@@ -471,6 +474,61 @@ class FakeAdapter:
         return f"{plan.folder}/logs/fake.log"
 
 
+class FakeTasks:
+    """See TasksPort: tasks that can be integrated, each once, by request_id."""
+
+    def __init__(self, place: Place | None = None) -> None:
+        self.where = place
+        self.tasks: dict[str, TaskFacts] = {}
+        self.done: dict[str, tuple[Wanted, Kind, Recorded]] = {}
+        self.trouble: list[FencepostError] = []
+        # What happens after something was written and before the answer is heard.
+        self.lost: list[FencepostError] = []
+        self.records = 0
+
+    def add(self, task_id: str = TASK, *, state: int = ACCEPTED, **facts: Any) -> None:
+        """Let there be a task."""
+        given: dict[str, Any] = {"project_id": PROJECT, "version": 7, "assignee_id": uuid_of("ann")}
+        self.tasks[task_id] = TaskFacts(task_id=task_id, state=state, **{**given, **facts})
+
+    async def task(self, task_id: str) -> TaskFacts:
+        """See TasksPort."""
+        if task_id not in self.tasks:
+            raise Refused("not_found", "no task has this id; nothing was written")
+        return self.tasks[task_id]
+
+    async def record(self, wanted: Wanted, kind: Kind) -> Recorded:
+        """See TasksPort."""
+        if self.trouble:
+            raise self.trouble.pop(0)
+        known = self.done.get(wanted.request_id)
+        if known is not None:
+            if known[:2] != (wanted, kind):
+                raise Refused("request_conflict", "other content; nothing was written")
+            return known[2]
+        facts = self.tasks[wanted.task_id]
+        if facts.state != ACCEPTED:
+            raise Refused("invalid_state", "it is not accepted; nothing was written")
+        self.records += 1
+        self.add(wanted.task_id, state=INTEGRATED, version=facts.version + 1)
+        recorded = Recorded(
+            task_id=wanted.task_id,
+            revision=1,
+            version=facts.version + 1,
+            at_ms=1,
+            sequence=self.records,
+            duplicate=False,
+        )
+        self.done[wanted.request_id] = (wanted, kind, recorded)
+        if self.lost:
+            raise self.lost.pop(0)
+        return recorded
+
+    async def place(self, project_id: str) -> Place | None:
+        """See TasksPort."""
+        return self.where if project_id == PROJECT else None
+
+
 class CarrierBench:
     """A running carrier with the fakes around it."""
 
@@ -478,6 +536,7 @@ class CarrierBench:
         self.home = Home(folder)
         self.sessions = FakeSessions()
         self.mailbox = FakeMailbox()
+        self.tasks = FakeTasks()
         self.adapter = FakeAdapter()
         self.adapters = Adapters({"fake": self.adapter}, {"broken": "it cannot be loaded"})
         self.clock = HurriedClock()
@@ -519,7 +578,7 @@ class CarrierBench:
         self._stack = contextlib.AsyncExitStack()
         self.carrying = Carrying(
             home=self.home,
-            links=lambda _dispatcher: (self.sessions, self.mailbox),
+            links=lambda _dispatcher: (self.sessions, self.mailbox, self.tasks),
             adapters=self.adapters,
             settings=self._settings,
             registry=CollectorRegistry(),

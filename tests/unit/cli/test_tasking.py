@@ -19,6 +19,7 @@ from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Refused
 from fencepost.mailbox.v1 import context_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_testing.shell import BOB, PROJECT, Shell
 
@@ -158,7 +159,7 @@ def test_what_would_be_another_command_when_repeated_must_be_named(desk: Shell) 
         (("start", TASK), "start"),
         (("progress", TASK, "half", "--percent", "50", "--wait-reason", "a key"), "progress"),
         (("review", TASK, "no", "--reject"), "review"),
-        (("integrate", TASK, "--commit", "a" * 40, "--contained"), "record_integration"),
+        (("integrate", TASK, "--commit", "a" * 40, "--record-only"), "record_integration"),
         (("cancel", TASK, "why"), "cancel"),
         (("finish-cancel", TASK), "finish_cancel"),
         (("fail", TASK, "why", "--attempt", ATTEMPT), "fail"),
@@ -182,6 +183,20 @@ def test_each_command_makes_its_call_under_a_version_and_a_new_id(
     ask = asked(desk)
     assert str(uuid.UUID(ask.request_id)) == ask.request_id
     assert method == "create_pool" or ask.expected_version == 6
+
+
+@pytest.mark.requirement("cli.tasks-go-their-whole-way")
+def test_accepted_work_is_integrated_by_the_service_that_merges(desk: Shell) -> None:
+    desk.as_agent()
+    desk.providers.answers["integrate_task"] = providers_pb2.IntegrateTaskResponse(
+        task_id=TASK, revision=2, version=9, branch="main", head="b" * 40, detail="merged one commit"
+    )
+    done = desk("task", "integrate", TASK, "for 1.4", "--commit", "a" * 40, "--expected-version", "8")
+    assert done.out == (f"{TASK}: integrated (revision 2, version 9).\n  main is at {'b' * 40}\n  merged one commit\n")
+    ((_, ask),) = desk.providers.asked
+    assert (ask.commit, ask.note, ask.expected_version) == ("a" * 40, "for 1.4", 8)
+    again = desk("task", "integrate", TASK, "--request-id", ID, "--json").document
+    assert (again["branch"], again["request_id"]) == ("main", ID)
 
 
 @pytest.mark.requirement("cli.an-override-says-what-it-fences")

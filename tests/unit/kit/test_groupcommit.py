@@ -508,6 +508,7 @@ async def test_a_lone_caller_is_never_paced_and_a_crowd_is(
 ) -> None:
     # As where a batch takes long beside what its operations cost: here it takes next to nothing.
     monkeypatch.setattr(module, "PACE_BATCHES", 1000.0)
+    monkeypatch.setattr(module, "REST_US", 60_000_000)
     loop = asyncio.get_running_loop()
     pauses: list[float] = []
     real = loop.call_later
@@ -529,11 +530,29 @@ async def test_a_lone_caller_is_never_paced_and_a_crowd_is(
     assert all(pause <= module.PACE_US_MAX / 1e6 for pause in pauses)
 
 
+@pytest.mark.parametrize(("rest_us", "waits"), [(-1, False), (60_000_000, True)])
+async def test_the_first_caller_after_a_crowd_waits_for_nobody_once_there_was_a_rest(
+    world: World, monkeypatch: pytest.MonkeyPatch, rest_us: int, *, waits: bool
+) -> None:
+    monkeypatch.setattr(module, "PACE_US_MAX", 60_000_000)
+    monkeypatch.setattr(module, "PACE_BATCHES", 1e9)
+    monkeypatch.setattr(module, "REST_US", rest_us)
+    await results(world.submit(*(Put(n) for n in range(64))))
+    late = world.submit(Put(64))
+    if waits:
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert world.group.waiting == 1
+        late += world.submit(*(Put(n) for n in range(65, 128)))
+    assert len(await results(late)) == (64 if waits else 1)
+
+
 async def test_a_crowd_is_waited_for_until_it_is_as_large_as_lately_and_is_one_batch(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "PACE_US_MAX", 60_000_000)
     monkeypatch.setattr(module, "PACE_BATCHES", 1e9)
+    monkeypatch.setattr(module, "REST_US", 60_000_000)
     await results(world.submit(*(Put(n) for n in range(8))))
     crowd = 1 + 7 * module.AVERAGE_WEIGHT  # of one batch of eight
     early = world.submit(*(Put(n) for n in range(8, 10)))

@@ -267,6 +267,7 @@ def test_what_the_copied_files_import_is_copied_or_of_the_standard_library() -> 
     # Started by the shim as another process, or asked for only where gRPC or an installation is at hand.
     elsewhere = {
         "fencepost.take",
+        "fencepost.common.v1",
         "fencepost.common.v1.common_pb2",
         "fencepost.client",
         "fencepost.sockets",

@@ -259,6 +259,34 @@ GRAVITY_ERROR: Gravity.ValueType  # 3
 """Something does not work."""
 Global___Gravity: _TypeAlias = Gravity  # noqa: Y015
 
+class _IntegrationKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _IntegrationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_IntegrationKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    INTEGRATION_KIND_UNSPECIFIED: _IntegrationKind.ValueType  # 0
+    """Never sent."""
+    INTEGRATION_KIND_RECORDED: _IntegrationKind.ValueType  # 1
+    """No commit was named: it is only recorded, and nothing was merged."""
+    INTEGRATION_KIND_MERGED: _IntegrationKind.ValueType  # 2
+    """Its commit was merged, or the branch went forward to it."""
+    INTEGRATION_KIND_CONTAINED: _IntegrationKind.ValueType  # 3
+    """The branch contained its commit already."""
+
+class IntegrationKind(_IntegrationKind, metaclass=_IntegrationKindEnumTypeWrapper):
+    """How accepted work came into the main checkout."""
+
+INTEGRATION_KIND_UNSPECIFIED: IntegrationKind.ValueType  # 0
+"""Never sent."""
+INTEGRATION_KIND_RECORDED: IntegrationKind.ValueType  # 1
+"""No commit was named: it is only recorded, and nothing was merged."""
+INTEGRATION_KIND_MERGED: IntegrationKind.ValueType  # 2
+"""Its commit was merged, or the branch went forward to it."""
+INTEGRATION_KIND_CONTAINED: IntegrationKind.ValueType  # 3
+"""The branch contained its commit already."""
+Global___IntegrationKind: _TypeAlias = IntegrationKind  # noqa: Y015
+
 @_typing.final
 class Capability(_message.Message):
     """One capability."""
@@ -1228,3 +1256,103 @@ class ApproveToolsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ApproveToolsResponse: _TypeAlias = ApproveToolsResponse  # noqa: Y015
+
+@_typing.final
+class IntegrateTaskRequest(_message.Message):
+    """Accepted work to bring into the main checkout."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    COMMIT_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    EXPECTED_VERSION_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """task_..."""
+    commit: _builtins.str
+    """Full id of the commit, 40 or 64 lower-case hexadecimal digits; empty to record only."""
+    note: _builtins.str
+    """Further words for the task's history, at most 8192 bytes."""
+    expected_version: _builtins.int
+    """0 checks nothing."""
+    request_id: _builtins.str
+    """UUID. The same id with the same content answers what the first call did, also where its answer was lost."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        commit: _builtins.str = ...,
+        note: _builtins.str = ...,
+        expected_version: _builtins.int = ...,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["commit", b"commit", "expected_version", b"expected_version", "note", b"note", "request_id", b"request_id", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntegrateTaskRequest: _TypeAlias = IntegrateTaskRequest  # noqa: Y015
+
+@_typing.final
+class IntegrateTaskResponse(_message.Message):
+    """Accepted work that is in the main checkout, or of which that was recorded."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    REVISION_FIELD_NUMBER: _builtins.int
+    VERSION_FIELD_NUMBER: _builtins.int
+    AT_MS_FIELD_NUMBER: _builtins.int
+    SEQUENCE_FIELD_NUMBER: _builtins.int
+    DUPLICATE_FIELD_NUMBER: _builtins.int
+    INTEGRATION_FIELD_NUMBER: _builtins.int
+    BRANCH_FIELD_NUMBER: _builtins.int
+    HEAD_FIELD_NUMBER: _builtins.int
+    FAST_FORWARD_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """task_..."""
+    revision: _builtins.int
+    """The revision that was integrated."""
+    version: _builtins.int
+    """The version that the integration left."""
+    at_ms: _builtins.int
+    """When it was recorded, Unix milliseconds."""
+    sequence: _builtins.int
+    """Its place in the project's commit order."""
+    duplicate: _builtins.bool
+    """True where an earlier call with this request_id did it."""
+    integration: Global___IntegrationKind.ValueType
+    """How it came there."""
+    branch: _builtins.str
+    """The branch that the main checkout is on; empty where nothing was looked at, and where an earlier call did it."""
+    head: _builtins.str
+    """The branch's commit afterwards; empty as branch is."""
+    fast_forward: _builtins.bool
+    """True where the branch went forward to the commit itself, without a merge commit."""
+    detail: _builtins.str
+    """What was done, for people; at most 512 bytes."""
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        revision: _builtins.int = ...,
+        version: _builtins.int = ...,
+        at_ms: _builtins.int = ...,
+        sequence: _builtins.int = ...,
+        duplicate: _builtins.bool = ...,
+        integration: Global___IntegrationKind.ValueType = ...,
+        branch: _builtins.str = ...,
+        head: _builtins.str = ...,
+        fast_forward: _builtins.bool = ...,
+        detail: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "branch", b"branch", "detail", b"detail", "duplicate", b"duplicate", "fast_forward", b"fast_forward", "head", b"head", "integration", b"integration", "revision", b"revision", "sequence", b"sequence", "task_id", b"task_id", "version", b"version"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IntegrateTaskResponse: _TypeAlias = IntegrateTaskResponse  # noqa: Y015

@@ -98,6 +98,11 @@ class ProvidersServiceStub:
                 request_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsRequest.SerializeToString,
                 response_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsResponse.FromString,
                 _registered_method=True)
+        self.IntegrateTask = channel.unary_unary(
+                '/fencepost.providers.v1.ProvidersService/IntegrateTask',
+                request_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.SerializeToString,
+                response_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.FromString,
+                _registered_method=True)
 
 
 class ProvidersServiceServicer:
@@ -191,6 +196,14 @@ class ProvidersServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def IntegrateTask(self, request, context):
+        """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
+        commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProvidersServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -253,6 +266,11 @@ def add_ProvidersServiceServicer_to_server(servicer, server):
                     servicer.ApproveTools,
                     request_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsRequest.FromString,
                     response_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsResponse.SerializeToString,
+            ),
+            'IntegrateTask': grpc.unary_unary_rpc_method_handler(
+                    servicer.IntegrateTask,
+                    request_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.FromString,
+                    response_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -583,6 +601,33 @@ class ProvidersService:
             '/fencepost.providers.v1.ProvidersService/ApproveTools',
             fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsRequest.SerializeToString,
             fencepost_dot_providers_dot_v1_dot_providers__pb2.ApproveToolsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IntegrateTask(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.providers.v1.ProvidersService/IntegrateTask',
+            fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.SerializeToString,
+            fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.FromString,
             options,
             channel_credentials,
             insecure,

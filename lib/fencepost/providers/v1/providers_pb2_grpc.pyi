@@ -61,6 +61,10 @@ class ProvidersServiceStub:
     """Tells what is wrong, or may be, with an agent's program, private home and registration. Operator."""
     ApproveTools: _grpc.UnaryUnaryMultiCallable[_providers_pb2.ApproveToolsRequest, _providers_pb2.ApproveToolsResponse]
     """Approves tools of our MCP server in an agent's private home, each by name, on a person's word. Operator."""
+    IntegrateTask: _grpc.UnaryUnaryMultiCallable[_providers_pb2.IntegrateTaskRequest, _providers_pb2.IntegrateTaskResponse]
+    """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
+    commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+    """
 
 @_typing.type_check_only
 class ProvidersServiceAsyncStub(ProvidersServiceStub):
@@ -95,6 +99,10 @@ class ProvidersServiceAsyncStub(ProvidersServiceStub):
     """Tells what is wrong, or may be, with an agent's program, private home and registration. Operator."""
     ApproveTools: _aio.UnaryUnaryMultiCallable[_providers_pb2.ApproveToolsRequest, _providers_pb2.ApproveToolsResponse]  # type: ignore[assignment]
     """Approves tools of our MCP server in an agent's private home, each by name, on a person's word. Operator."""
+    IntegrateTask: _aio.UnaryUnaryMultiCallable[_providers_pb2.IntegrateTaskRequest, _providers_pb2.IntegrateTaskResponse]  # type: ignore[assignment]
+    """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
+    commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+    """
 
 class ProvidersServiceServicer(metaclass=_abc_1.ABCMeta):
     """Owns adapters, child processes, private homes, model catalogues and the dispatcher. It decides nothing about who may act: sessions
@@ -198,5 +206,15 @@ class ProvidersServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_providers_pb2.ApproveToolsResponse, _abc.Awaitable[_providers_pb2.ApproveToolsResponse]]:
         """Approves tools of our MCP server in an agent's private home, each by name, on a person's word. Operator."""
+
+    @_abc_1.abstractmethod
+    def IntegrateTask(
+        self,
+        request: _providers_pb2.IntegrateTaskRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_providers_pb2.IntegrateTaskResponse, _abc.Awaitable[_providers_pb2.IntegrateTaskResponse]]:
+        """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
+        commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+        """
 
 def add_ProvidersServiceServicer_to_server(servicer: ProvidersServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -182,7 +182,7 @@ class SessionsServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListProjects(self, request, context):
-        """Lists every project of the home, oldest first. Operator.
+        """Lists every project of the home, oldest first. Operator, service.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

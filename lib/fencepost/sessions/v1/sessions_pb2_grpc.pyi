@@ -43,7 +43,7 @@ class SessionsServiceStub:
     EnsureProject: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.EnsureProjectRequest, _sessions_pb2.EnsureProjectResponse]
     """Creates the project of a location, or answers the one that stands. Operator."""
     ListProjects: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListProjectsRequest, _sessions_pb2.ListProjectsResponse]
-    """Lists every project of the home, oldest first. Operator."""
+    """Lists every project of the home, oldest first. Operator, service."""
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]
@@ -112,7 +112,7 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     EnsureProject: _aio.UnaryUnaryMultiCallable[_sessions_pb2.EnsureProjectRequest, _sessions_pb2.EnsureProjectResponse]  # type: ignore[assignment]
     """Creates the project of a location, or answers the one that stands. Operator."""
     ListProjects: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListProjectsRequest, _sessions_pb2.ListProjectsResponse]  # type: ignore[assignment]
-    """Lists every project of the home, oldest first. Operator."""
+    """Lists every project of the home, oldest first. Operator, service."""
     CreateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]  # type: ignore[assignment]
     """Creates an agent at generation 1 and writes its credential file. Refuses a name that is taken, quarantined or malformed. Operator."""
     ListAgents: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListAgentsRequest, _sessions_pb2.ListAgentsResponse]  # type: ignore[assignment]
@@ -202,7 +202,7 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _sessions_pb2.ListProjectsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.ListProjectsResponse, _abc.Awaitable[_sessions_pb2.ListProjectsResponse]]:
-        """Lists every project of the home, oldest first. Operator."""
+        """Lists every project of the home, oldest first. Operator, service."""
 
     @_abc_1.abstractmethod
     def CreateAgent(

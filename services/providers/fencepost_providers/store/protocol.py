@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from fencepost_providers.domain.carried import Answer, Carried, Outcome
+from fencepost_providers.domain.integration import Intent
 from fencepost_providers.domain.runtimes import TurnBinding
 
 
@@ -83,4 +84,16 @@ class Store(Protocol):
 
     async def end_life(self, agent_id: str) -> None:
         """Drop what was written of an agent's life."""
+        ...
+
+    def integrations(self) -> Sequence[Intent]:
+        """Return the branches that were about to move and of which the mailbox has not acknowledged it."""
+        ...
+
+    async def intend_integration(self, intent: Intent) -> None:
+        """Write that a branch is about to move; it replaces what was written under this request_id."""
+        ...
+
+    async def forget_integration(self, request_id: str) -> None:
+        """Drop what was written under a request_id."""
         ...

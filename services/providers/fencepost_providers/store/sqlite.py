@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from fencepost_kit import faults, logs
 from fencepost_kit.groupcommit import GroupCommit, NotCommitted
 from fencepost_kit.sqlite import SqliteDatabase, SqliteWriter, is_copy, load_migrations
 from fencepost_providers.domain.carried import Answer, Carried, Outcome
+from fencepost_providers.domain.integration import Intent
 from fencepost_providers.domain.refusals import StorageError
 from fencepost_providers.domain.runtimes import Mode, TurnBinding, TurnStatus
 from fencepost_providers.store import sqlite_statements as sql
@@ -84,6 +85,22 @@ def _life(row: Row) -> LifeMark:
     return LifeMark(agent_id=agent_id, acquisition_id=acquisition_id, generation=generation, pid=pid, pid_mark=pid_mark)
 
 
+def _intent(row: Row) -> Intent:
+    request_id, task_id, coordinator_id, commit_id, checkout, branch, old_id, new_id, written_at_ms, note = row
+    return Intent(
+        request_id=request_id,
+        task_id=task_id,
+        coordinator_id=coordinator_id,
+        commit_id=commit_id,
+        checkout=checkout,
+        branch=branch,
+        old_id=old_id,
+        new_id=new_id,
+        written_at_ms=written_at_ms,
+        note=note,
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class _Starting:
     new_id: bytes
@@ -94,7 +111,7 @@ class _Starting:
         dispatcher_id, incarnation = rows[0] if rows else (self.new_id, 0)
         if self.restored:
             # What a copy meant to do was done, or not, long ago: it is nobody's intent any more.
-            for statement in (sql.CARRIED_CLEAR, sql.OUTCOME_CLEAR, sql.LIFE_CLEAR):
+            for statement in (sql.CARRIED_CLEAR, sql.OUTCOME_CLEAR, sql.LIFE_CLEAR, sql.INTEGRATION_CLEAR):
                 cursor.execute(statement)
             cursor.execute("PRAGMA application_id = 0")
         cursor.execute(sql.DISPATCHER_DELETE)
@@ -286,6 +303,19 @@ class SqliteStore:
     async def end_life(self, agent_id: str) -> None:
         """See Store."""
         await self._execute(sql.LIFE_DELETE, w_agent_id=agent_id)
+
+    def integrations(self) -> Sequence[Intent]:
+        """See Store."""
+        return [_intent(row) for row in self._read(sql.INTEGRATION_ALL)]
+
+    async def intend_integration(self, intent: Intent) -> None:
+        """See Store."""
+        delete = (sql.INTEGRATION_DELETE, {"w_request_id": intent.request_id})
+        await self._submit(_Executing((delete, (sql.INTEGRATION_INSERT, asdict(intent)))))
+
+    async def forget_integration(self, request_id: str) -> None:
+        """See Store."""
+        await self._execute(sql.INTEGRATION_DELETE, w_request_id=request_id)
 
     async def _execute(self, statement: str, **parameters: Any) -> None:
         await self._submit(_Executing(((statement, parameters),)))

@@ -50,3 +50,15 @@ LIFE_DELETE: Final = """\
 DELETE FROM life WHERE life.agent_id = :w_agent_id"""
 LIFE_CLEAR: Final = """\
 DELETE FROM life"""
+INTEGRATION_ALL: Final = """\
+SELECT integration.request_id, integration.task_id, integration.coordinator_id, integration.commit_id,
+integration.checkout, integration.branch, integration.old_id, integration.new_id, integration.written_at_ms,
+integration.note FROM integration ORDER BY integration.written_at_ms, integration.request_id"""
+INTEGRATION_INSERT: Final = """\
+INSERT INTO integration (request_id, task_id, coordinator_id, commit_id, checkout, branch, old_id, new_id,
+written_at_ms, note) VALUES (:request_id, :task_id, :coordinator_id, :commit_id, :checkout, :branch, :old_id,
+:new_id, :written_at_ms, :note)"""
+INTEGRATION_DELETE: Final = """\
+DELETE FROM integration WHERE integration.request_id = :w_request_id"""
+INTEGRATION_CLEAR: Final = """\
+DELETE FROM integration"""

@@ -6,7 +6,7 @@ from typing import Final
 
 from sqlalchemy import Insert, Table, bindparam, delete, insert, select, update
 
-from fencepost_providers.store.tables import CarriedRow, DispatcherRow, LifeRow, OutcomeRow
+from fencepost_providers.store.tables import CarriedRow, DispatcherRow, IntegrationRow, LifeRow, OutcomeRow
 from fencepost_providers.store.tables import Table as Declared
 
 
@@ -20,6 +20,7 @@ _DISPATCHER: Final = _table(DispatcherRow)
 _CARRIED: Final = _table(CarriedRow)
 _OUTCOME: Final = _table(OutcomeRow)
 _LIFE: Final = _table(LifeRow)
+_INTEGRATION: Final = _table(IntegrationRow)
 
 
 def _inserting(table: Table) -> Insert:
@@ -58,3 +59,8 @@ LIFE_ALL: Final = select(_LIFE).order_by(_LIFE.c.agent_id)
 LIFE_INSERT: Final = _inserting(_LIFE)
 LIFE_DELETE: Final = delete(_LIFE).where(_LIFE.c.agent_id == bindparam("w_agent_id"))
 LIFE_CLEAR: Final = delete(_LIFE)
+
+INTEGRATION_ALL: Final = select(_INTEGRATION).order_by(_INTEGRATION.c.written_at_ms, _INTEGRATION.c.request_id)
+INTEGRATION_INSERT: Final = _inserting(_INTEGRATION)
+INTEGRATION_DELETE: Final = delete(_INTEGRATION).where(_INTEGRATION.c.request_id == bindparam("w_request_id"))
+INTEGRATION_CLEAR: Final = delete(_INTEGRATION)

@@ -80,3 +80,20 @@ class LifeRow(Table, table=True):
     generation: int = Field(sa_column=_number("generation"))
     pid: int = Field(sa_column=_number("pid"))
     pid_mark: str = Field(sa_column=_text("pid_mark"))
+
+
+class IntegrationRow(Table, table=True):
+    """A branch that is about to move."""
+
+    __tablename__ = "integration"
+
+    request_id: str = Field(sa_column=_text("request_id", key=True))
+    task_id: str = Field(sa_column=_text("task_id"))
+    coordinator_id: str = Field(sa_column=_text("coordinator_id"))
+    commit_id: str = Field(sa_column=_text("commit_id"))
+    checkout: str = Field(sa_column=_text("checkout"))
+    branch: str = Field(sa_column=_text("branch"))
+    old_id: str = Field(sa_column=_text("old_id"))
+    new_id: str = Field(sa_column=_text("new_id"))
+    written_at_ms: int = Field(sa_column=_number("written_at_ms"))
+    note: str = Field(sa_column=_text("note"))

@@ -12,6 +12,7 @@ from fencepost_providers.adapters.registry import Adapters
 from fencepost_providers.directory import Directory
 from fencepost_providers.domain.agents import Agent, Desired
 from fencepost_providers.domain.refusals import AgentOff, NotFound
+from fencepost_providers.integrations import Integrations
 from fencepost_providers.keeper import Keeper
 from fencepost_providers.outbox import Outbox
 from fencepost_providers.roster import Roster
@@ -27,6 +28,7 @@ class Ports:
     directory: Directory
     roster: Roster
     outbox: Outbox
+    integrations: Integrations
     adapters: Adapters
     clock: Clock
     version: str

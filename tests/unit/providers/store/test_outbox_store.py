@@ -14,6 +14,7 @@ from sqlalchemy import create_engine
 from fencepost_kit.groupcommit import NotCommitted
 from fencepost_kit.sqlite import copy_database, load_migrations, statements_of
 from fencepost_providers.domain.carried import Answer, Carried, Outcome
+from fencepost_providers.domain.integration import Intent
 from fencepost_providers.domain.runtimes import Mode, TurnBinding, TurnStatus
 from fencepost_providers.store import sqlite_statements
 from fencepost_providers.store.protocol import LifeMark
@@ -52,6 +53,22 @@ def an_outcome(token: str = "t1", **facts: object) -> Outcome:
         "evidence": "turn_completed",
     }
     return Outcome(**{**given, **facts})  # type: ignore[arg-type]
+
+
+def an_integration(request_id: str = "r1", **facts: object) -> Intent:
+    given = {
+        "request_id": request_id,
+        "task_id": "task_1",
+        "coordinator_id": "c",
+        "commit_id": "1" * 40,
+        "note": "words",
+        "checkout": "/main",
+        "branch": "refs/heads/main",
+        "old_id": "0" * 40,
+        "new_id": "2" * 40,
+        "written_at_ms": 5,
+    }
+    return Intent(**{**given, **facts})  # type: ignore[arg-type]
 
 
 @pytest.mark.requirement("providers.a-start-counts")
@@ -102,16 +119,30 @@ async def test_what_came_of_a_claim_is_written_once_and_never_without_an_intent(
         assert isinstance(caught.value.__cause__, InvariantBroken)
 
 
+@pytest.mark.requirement("integration.a-kill-never-merges-twice-and-never-hides-a-merge")
+async def test_a_branch_about_to_move_is_on_disk_until_it_is_forgotten(tmp_path: Path) -> None:
+    async with a_store(tmp_path / "p.db") as store:
+        await store.intend_integration(an_integration(new_id="3" * 40))
+        await store.intend_integration(an_integration("r2", written_at_ms=4))
+        await store.intend_integration(an_integration())
+    async with a_store(tmp_path / "p.db") as store:
+        assert store.integrations() == [an_integration("r2", written_at_ms=4), an_integration()]
+        await store.forget_integration("r2")
+        await store.forget_integration("r2")
+        assert store.integrations() == [an_integration()]
+
+
 @pytest.mark.requirement("providers.a-restored-copy-is-nobodys-intent")
 async def test_a_restored_copy_gets_another_name_and_its_intents_are_nobodys(tmp_path: Path) -> None:
     async with a_store(tmp_path / "p.db") as store:
         await store.intend(an_intent())
         await store.record([an_outcome()])
         await store.begin_life(LifeMark(agent_id="a", acquisition_id="l", generation=2))
+        await store.intend_integration(an_integration())
         copy_database(tmp_path / "p.db", tmp_path / "copy.db")
     async with a_store(tmp_path / "copy.db", bytes([9]) * 16) as store:
         assert (store.dispatcher.dispatcher_id, store.dispatcher.incarnation) == (bytes([9]) * 16, 1)
-        assert (store.carried(), store.outcomes(), store.lives()) == ([], [], [])
+        assert (store.carried(), store.outcomes(), store.lives(), store.integrations()) == ([], [], [], [])
     async with a_store(tmp_path / "copy.db", bytes(16)) as store:
         assert (store.dispatcher.dispatcher_id, store.dispatcher.incarnation) == (bytes([9]) * 16, 2)
 

@@ -1,0 +1,1 @@
+"""Git repositories of people and agents, touched as little as can be."""
