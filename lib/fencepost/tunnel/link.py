@@ -31,6 +31,10 @@ SAID_BYTES_MAX: Final = 16 * 1024
 ANSWER_BYTES_MAX: Final = 64 * 1024
 SETUP_BYTES_MAX: Final = 2 * 1024 * 1024
 
+# In front of an ssh that shares the terminal: Ctrl-C would end it before the other machine is told of the end. What
+# follows are words of their own, which this shell reads no further.
+DEAF_TO_INTERRUPTS: Final = ("/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh")
+
 SHIM_LAUNCHER: Final = """#!{python} -I
 import os, sys
 
@@ -206,6 +210,8 @@ class Link:
         if len(text) > SETUP_BYTES_MAX:
             raise Refused("invalid_arguments", f"a tunnel carries at most {SETUP_BYTES_MAX} bytes to begin with")
         words = ssh_words(ssh_program(), plan.destination, forward=forward, local=plan.local.name)
+        if plan.destination.may_ask:
+            words = [*DEAF_TO_INTERRUPTS, *words]
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FENCEPOST_")}
         self._child = await asyncio.create_subprocess_exec(
             *words,

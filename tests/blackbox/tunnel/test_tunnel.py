@@ -170,6 +170,18 @@ async def test_at_the_end_a_copied_credential_can_be_made_worthless_or_kept(peop
     assert left(remote) == []
 
 
+@pytest.mark.requirement("tunnel.nothing-is-left-behind")
+async def test_an_interrupt_that_ssh_hears_as_well_ends_in_order(people: People, remote: Remote) -> None:
+    # With --ask both share the terminal, and so the group to which Ctrl-C goes.
+    async with tunnel(people.operator, remote, "--agent", "ada", "--ask") as far:
+        stands = await far.event("stands")
+        os.kill(stands["ssh_pid"], signal.SIGINT)
+        far.process.send_signal(signal.SIGINT)
+        assert (await far.event("ended"))["cleared"] is True
+        assert await far.ended() == 0
+    assert left(remote) == []
+
+
 @pytest.mark.requirement("tunnel.errors-say-what-is-wrong")
 def test_a_host_that_is_not_known_or_not_the_same_is_refused(people: People, remote: Remote) -> None:
     key = remote.host_key()
