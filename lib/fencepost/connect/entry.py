@@ -6,13 +6,14 @@ import os
 import shutil
 import sys
 import sysconfig
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost.home import CREDENTIAL_VARIABLE, GENERATION_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE, Home
-from fencepost.mcp.arguments import Asked
+from fencepost.mcp.arguments import FLAGS, Asked, given
+from fencepost.mcp.offers import Wish, wish_of
 
 # What programs show, and what they put before the names of tools.
 SERVER_NAME: Final = "fencepost"
@@ -50,6 +51,17 @@ def connection(home: Home, agent_id: str) -> dict[str, Any]:
     command, *arguments = shim_command()
     entry = {"command": command, "args": arguments, "env": environment}
     return {"environment": environment, "mcp": {"mcpServers": {SERVER_NAME: entry}}}
+
+
+def wish_of_words(words: Sequence[str], environment: Mapping[str, str]) -> Wish:
+    """Return what a server that is started by these words in this environment is to offer.
+
+    Raises:
+        ValueError: it could not be started so.
+    """
+    at = next((at for at, word in enumerate(words) if word.partition("=")[0] in FLAGS), len(words))
+    said = given(words[at:])
+    return wish_of(environment, tools=said.tools, called=said.names, name=said.server)
 
 
 def shim_command() -> list[str]:

@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost import __version__
-from fencepost.connect.entry import SERVER_NAME, Server
-from fencepost.mcp import registry
+from fencepost.connect.entry import SERVER_NAME, Server, wish_of_words
+from fencepost.home import CREDENTIAL_VARIABLE, SESSION_VARIABLE
+from fencepost.mcp import profiles, registry
+from fencepost.mcp.offers import Wish
 
 HANDSHAKE_MS_MAX: Final = 10_000
 ASK_MS_MAX: Final = 30_000
@@ -60,7 +62,9 @@ async def shake_hands(server: Server, *, env: Mapping[str, str], cwd: Path | Non
     kept = {name: env[name] for name in _KEPT if name in env} | dict(server.environment)
     try:
         async with asyncio.timeout(HANDSHAKE_MS_MAX / 1000), _started(server, kept, cwd) as process:
-            trial = await _conversation(process)
+            wish = wish_of_words([server.command, *server.arguments], kept)
+            bounded = any(kept.get(name) for name in (SESSION_VARIABLE, CREDENTIAL_VARIABLE))
+            trial = await _conversation(process, wish, bounded=bounded)
     except TimeoutError:
         return Trial(problem=f"it did not answer within {HANDSHAKE_MS_MAX} ms")
     except (OSError, ValueError) as error:
@@ -112,14 +116,14 @@ async def _end(process: asyncio.subprocess.Process) -> None:
         await process.communicate()
 
 
-async def _conversation(process: asyncio.subprocess.Process) -> Trial:
+async def _conversation(process: asyncio.subprocess.Process, wish: Wish, *, bounded: bool) -> Trial:
     client = {"name": "fencepost-connect", "version": __version__}
     params = {"protocolVersion": registry.VERSIONS[-1], "capabilities": {}, "clientInfo": client}
     hello = await _ask(process, 1, "initialize", params)
     if hello is None:
         return Trial(problem=await _ended(process))
     info = hello.get("result", {}).get("serverInfo", {})
-    if info.get("name") != SERVER_NAME:
+    if info.get("name") != wish.name:
         return Trial(problem="something else than a Fencepost server answered")
     await _say(process, {"jsonrpc": "2.0", "method": "notifications/initialized"})
     listed = await _ask(process, 2, "tools/list", {})
@@ -127,7 +131,10 @@ async def _conversation(process: asyncio.subprocess.Process) -> Trial:
         return Trial(problem=await _ended(process))
     found = listed.get("result", {}).get("tools", [])
     names = tuple(str(tool.get("name")) for tool in found)
-    missing = [name for name in registry.TOOL_OF if name not in names]
+    offered = registry.menu(profiles.allowed(wish.tools, None), warp=wish.warp).tools
+    # What is stored for an agent may be fewer families, and is the operator's wish.
+    there = {offered[name].family for name in names if name in offered}
+    missing = [name for name, tool in offered.items() if name not in names and (tool.family in there or not bounded)]
     problem = f"it does not offer {', '.join(missing)}" if missing else ""
     return Trial(problem=problem, version=str(info.get("version", "")), tools=names, listing=found)
 

@@ -16,7 +16,7 @@ from fencepost.connect.texts import NotReadable
 from fencepost.errors import Refused
 from fencepost.home import Home
 from fencepost.mcp import registry
-from fencepost.mcp.arguments import AGENT, Asked, parse
+from fencepost.mcp.arguments import FLAGS, Asked, given
 
 NEVER: Final = "never"
 _SERVE: Final = ["mcp", "serve"]
@@ -40,9 +40,9 @@ class Entry:
     def asked(self) -> Asked | None:
         """The agent that the arguments name, if they name one."""
         words = list(self.command)
-        at = next((at for at, word in enumerate(words) if word.partition("=")[0] == AGENT), None)
+        at = next((at for at, word in enumerate(words) if word.partition("=")[0] in FLAGS), None)
         try:
-            return None if at is None else parse(words[at:])
+            return None if at is None else given(words[at:]).asked
         except ValueError:
             return None
 

@@ -101,7 +101,8 @@ class Facts:
     missing_commands: Sequence[tuple[str, ...]] = ()
     trials: Mapping[tuple[str, ...], Trial] = field(default_factory=dict)
     # The tools as this installation lists them.
-    listing: object = None
+    # Every tool of this installation, under each of its names, as a server shows it.
+    listing: Sequence[object] | None = None
     # Session ids of configurations for which the home has no usable credential, with the reason.
     unusable_ids: Mapping[str, str] = field(default_factory=dict)
     processes: Sequence[Process] = ()
@@ -216,7 +217,11 @@ def _older(facts: Facts, trial: Trial) -> bool:
         return False
     if trial.version != facts.edge.version:
         return True
-    return facts.own == facts.edge and facts.listing is not None and trial.listing != facts.listing
+    return (
+        facts.own == facts.edge
+        and facts.listing is not None
+        and any(tool not in facts.listing for tool in trial.listing or ())
+    )
 
 
 def _homes(facts: Facts) -> Iterator[Finding]:

@@ -29,7 +29,7 @@ from fencepost.home import (
     read_address,
     read_credential,
 )
-from fencepost.mcp import answers
+from fencepost.mcp import answers, registry
 
 GREETING_MS_MAX: Final = 3_000
 GREETING_BYTES_MAX: Final = 4096
@@ -64,7 +64,7 @@ async def facts_of(home: Home, env: Mapping[str, str]) -> Facts:
         records_problem=problem,
         missing_commands=missing,
         trials=tried,
-        listing=json.loads(answers.TOOLS_LIST)["tools"],
+        listing=registry.every_shown(),
         unusable_ids=_unusable_ids(found),
         processes=await asyncio.to_thread(processes.running),
         installed_s=_installed_s(),

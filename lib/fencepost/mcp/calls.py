@@ -48,6 +48,10 @@ ACTING: Final = answers.SETTLES | answers.TELLS
 
 UNREADABLE: Final = "the request is nested too deeply, or holds a number that is none; nothing was done"
 _UP: Final = "Start the services with `fencepost up`; `fencepost status` shows what runs."
+_ONCE: Final = (
+    "Do not call it with another request_id. Where you gave one, the same call with the same request_id is carried out"
+    " once at most, so it may be repeated as it was; else look whether it was done."
+)
 _SEE: Final = "Look at the agent's status with list_agents before you decide anew."
 _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
@@ -305,7 +309,7 @@ def _given_up(call: Call) -> bytes:
             code="delivery_uncertain",
             message="The call was sent and no answer came in time. What became of it could not be learned: it may or"
             " may not have been written.",
-            hint=_LOOK,
+            hint=_LOOK if call.name in answers.MESSAGING else _ONCE,
             uncertain=True,
         )
     if call.name in answers.TELLS:

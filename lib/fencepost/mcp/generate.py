@@ -1,6 +1,7 @@
-"""Writes the stdio shim's constant answers: `python -m fencepost.mcp.generate [--check]`.
+"""Writes what is made of the registry: the shim's constant answers, and the tables of the reference page.
 
-The shim answers discovery from bytes that were encoded here, so it needs neither the registry nor a JSON library.
+`python -m fencepost.mcp.generate [--check]`. The shim answers discovery from bytes that were encoded here, so it needs
+neither the registry nor a JSON library; what few servers offer stands in a module of its own.
 """
 
 from __future__ import annotations
@@ -9,56 +10,63 @@ import argparse
 import hashlib
 import json
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost import __version__
-from fencepost.mcp import registry
+from fencepost.mcp import profiles, registry
+from fencepost.mcp.names import LOCAL
+from fencepost.mcp.reference import PAGE, page_text
 
 TARGET: Final = Path(__file__).with_name("answers.py")
+FAMILIES: Final = Path(__file__).with_name("offered.py")
+# Stands for what is put in when it is told.
+_GAP: Final = "\0"
 
 
 def _compact(value: Any) -> bytes:
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode()
 
 
-def tools_list() -> bytes:
+def _around(value: Any) -> list[bytes]:
+    """Return the parts of a JSON text around its gaps, in which texts are to be put."""
+    return _compact(value).split(b"\\u0000")
+
+
+def tools_list(families: frozenset[str] = profiles.DEFAULT, *, warp: bool = False) -> bytes:
     """Return the result of tools/list."""
-    return _compact({"tools": [tool.wire() for tool in registry.TOOLS]})
+    return _compact({"tools": [tool.wire() for tool in registry.menu(families, warp=warp).tools.values()]})
 
 
-def initialize_result(version: str) -> bytes:
+def initialize_result(version: str, name: str, instructions: str) -> dict[str, Any]:
     """Return the result of initialize under a version of the protocol."""
-    return _compact(
-        {
-            "protocolVersion": version,
-            "capabilities": {"tools": {}},
-            "serverInfo": {"name": "fencepost", "version": __version__},
-            "instructions": registry.INSTRUCTIONS,
-        }
-    )
+    return {
+        "protocolVersion": version,
+        "capabilities": {"tools": {}},
+        "serverInfo": {"name": name, "version": __version__},
+        "instructions": instructions,
+    }
 
 
-def discover_result() -> bytes:
+def discover_result(instructions: str) -> dict[str, Any]:
     """Return the result of server/discover, without what every result of its era begins with."""
-    return _compact(
-        {
-            "supportedVersions": registry.MODERN_VERSIONS,
-            "capabilities": {"tools": {}},
-            "instructions": registry.INSTRUCTIONS,
-        }
-    )
+    return {
+        "supportedVersions": registry.MODERN_VERSIONS,
+        "capabilities": {"tools": {}},
+        "instructions": instructions,
+    }
 
 
-def modern_head() -> bytes:
+def modern_head(name: str) -> bytes:
     """Return the members that every result begins with under MODERN_VERSIONS, each with its comma."""
-    server = {"name": "fencepost", "version": __version__}
+    server = {"name": name, "version": __version__}
     return _members({"resultType": "complete", "_meta": {"io.modelcontextprotocol/serverInfo": server}})
 
 
 def cache_hints() -> bytes:
-    """Return the members by which discovery tells how long it may be kept, each with its comma."""
-    return _members({"ttlMs": registry.DISCOVERY_TTL_MS, "cacheScope": "public"})
+    """Return the members by which discovery tells how long, and for whom, it may be kept, each with its comma."""
+    return _members({"ttlMs": registry.DISCOVERY_TTL_MS, "cacheScope": "private"})
 
 
 def _members(value: dict[str, Any]) -> bytes:
@@ -67,18 +75,25 @@ def _members(value: dict[str, Any]) -> bytes:
 
 def registry_hash() -> str:
     """Return the fingerprint of everything that a client is told: 32 hexadecimal digits."""
-    told = tools_list() + _compact([registry.INSTRUCTIONS, registry.VERSIONS, registry.MODERN_VERSIONS])
+    everything = frozenset(profiles.FAMILIES)
+    told = tools_list(everything) + tools_list(everything, warp=True)
+    told += _compact([registry.INSTRUCTIONS, registry.TOLD, registry.VERSIONS, registry.MODERN_VERSIONS])
     return hashlib.sha256(told).hexdigest()[:32]
 
 
+def _named(tools: Iterable[registry.Tool], lost: registry.Lost) -> list[str]:
+    return sorted(tool.name for tool in tools if tool.lost is lost)
+
+
 def module_text() -> str:
-    """Return the text of the generated module."""
-    head, _, tail = initialize_result("\0").partition(b"\\u0000")
-    settles = sorted(tool.name for tool in registry.TOOLS if tool.lost is registry.Lost.SETTLE)
-    tells = sorted(tool.name for tool in registry.TOOLS if tool.lost is registry.Lost.TELL)
+    """Return the text of the module that every shim loads."""
+    head, name, tail, _ = _around(initialize_result(_GAP, _GAP, _GAP))
+    tail = tail.removesuffix(b'"')
+    discover_head = _around(discover_result(_GAP))[0].removesuffix(b'"')
+    modern, modern_tail = modern_head(_GAP).split(b"\\u0000")
     waits = {
         tool.name: timeout.default
-        for tool in registry.TOOLS
+        for tool in registry.EVERY
         if isinstance(timeout := tool.arguments.get("timeout_ms"), registry.Whole)
     }
     lines = [
@@ -96,20 +111,31 @@ def module_text() -> str:
         f"BATCH_VERSION = {registry.BATCH_VERSION!r}",
         "# Versions under which each request names its version in its _meta.",
         f"MODERN_VERSIONS = {registry.MODERN_VERSIONS!r}",
+        "# The tools that are offered where nothing else is set.",
+        f"MESSAGING = frozenset({sorted(registry.TOOL_OF)!r})",
         "# Tools whose lost answer is settled by the idempotency key; of TELLS it is told; any other is asked again.",
-        f"SETTLES = frozenset({settles!r})",
-        f"TELLS = frozenset({tells!r})",
+        f"SETTLES = frozenset({_named(registry.EVERY, registry.Lost.SETTLE)!r})",
+        f"TELLS = frozenset({_named(registry.EVERY, registry.Lost.TELL)!r})",
+        "# Tools whose files are named on the machine of the checkout.",
+        f"PLACED: frozenset[str] = frozenset({sorted(tool.name for tool in registry.EVERY if tool.placed)!r})",
         "# Tools that may wait, and how many milliseconds where the arguments do not say.",
         f"WAIT_MS_DEFAULT = {waits!r}",
         "WAIT_MS_MAX = " + str(registry.WAIT_MS_MAX),
-        "# The result of initialize, around the version of the protocol.",
+        "# The name of a server in an ordinary environment.",
+        f"SERVER_NAME = {LOCAL.encode()!r}",
+        "# The result of initialize, around the version of the protocol, the server's name and the instructions.",
         f"INITIALIZE_HEAD = {head!r}",
+        f"INITIALIZE_NAME = {name!r}",
         f"INITIALIZE_TAIL = {tail!r}",
-        "# The result of server/discover.",
-        f"DISCOVER = {discover_result()!r}",
-        "# What every result begins with where the request named its version, and then those of discovery.",
-        f"MODERN_HEAD = {modern_head()!r}",
+        "# The result of server/discover, before the instructions.",
+        f"DISCOVER_HEAD = {discover_head!r}",
+        "# What every result begins with where the request named its version, around the server's name.",
+        f"MODERN_HEAD = {modern!r}",
+        f"MODERN_TAIL = {modern_tail!r}",
+        "# What the results of discovery begin with besides.",
         f"CACHE_HINTS = {cache_hints()!r}",
+        "# The instructions of the seven tools, as JSON.",
+        f"INSTRUCTIONS = {_compact(registry.INSTRUCTIONS)!r}",
         "# The result of tools/list.",
         f"TOOLS_LIST = {tools_list()!r}",
         "",
@@ -117,19 +143,46 @@ def module_text() -> str:
     return "\n".join(lines)
 
 
+def families_text() -> str:
+    """Return the text of the module that a shim loads which offers anything but the seven tools."""
+    lines = [
+        '"""What servers tell of each family. Generated by fencepost.mcp.generate; do not edit."""',
+        "# ruff: noqa: E501",
+        "# fmt: off",
+        "",
+    ]
+    for variable, warp, about in (
+        ("TOLD", False, "Instructions and tools of each family, as JSON."),
+        ("WARPED", True, "The same under the other names."),
+    ):
+        lines += [f"# {about}", f"{variable} = {{"]
+        for family in profiles.FAMILIES:
+            offered = registry.menu(frozenset({family}), warp=warp)
+            tools = _compact([tool.wire() for tool in offered.tools.values()])[1:-1]
+            words = _compact(offered.instructions)[1:-1]
+            lines.append(f"    {family!r}: ({words!r}, {tools!r}),")
+        lines.append("}")
+    return "\n".join([*lines, ""])
+
+
 def main(argv: list[str] | None = None) -> int:
-    """Write the module, or with --check say whether it is what would be written."""
+    """Write the files, or with --check say whether they are what would be written."""
     parser = argparse.ArgumentParser(prog="python -m fencepost.mcp.generate", description=__doc__)
-    parser.add_argument("--check", action="store_true", help="write nothing; fail where the module is out of date")
+    parser.add_argument("--check", action="store_true", help="write nothing; fail where a file is out of date")
     check = parser.parse_args(argv).check
-    text = module_text()
-    if TARGET.is_file() and TARGET.read_text(encoding="utf-8") == text:
-        return 0
-    if check:
-        sys.stderr.write(f"{TARGET.name} is out of date: run python -m fencepost.mcp.generate\n")
-        return 1
-    TARGET.write_text(text, encoding="utf-8")
-    return 0
+    texts = {TARGET: module_text(), FAMILIES: families_text()}
+    if PAGE.is_file():
+        texts[PAGE] = page_text(PAGE.read_text(encoding="utf-8"))
+    status = 0
+    for target, text in texts.items():
+        if target.is_file() and target.read_text(encoding="utf-8") == text:
+            continue
+        if check:
+            sys.stderr.write(f"{target.name} is out of date: run python -m fencepost.mcp.generate\n")
+            status = 1
+        else:
+            target.write_text(text, encoding="utf-8")
+    return status
 
 
 if __name__ == "__main__":

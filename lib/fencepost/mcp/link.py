@@ -15,6 +15,7 @@ from fencepost.home import (
     HOME_VARIABLE,
     SESSION_VARIABLE,
     Home,
+    is_uuid,
     read_address,
     read_credential,
 )
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from typing import Final
 
     from fencepost.mcp.calls import Calls
+    from fencepost.mcp.offers import Wish
     from fencepost.mcp.session import Call
 
 PROTOCOL: Final = 1
@@ -46,10 +48,12 @@ _NOT_NOW: Final = (EAGAIN, EINTR, EINPROGRESS)
 class Identity:
     """Whom the environment names, and what only a service can confirm about it."""
 
-    __slots__ = ("agent_id", "generation", "token")
+    __slots__ = ("agent_id", "generation", "token", "who")
 
-    def __init__(self, *, token: str, agent_id: str | None, generation: int | None) -> None:
+    def __init__(self, *, token: str, agent_id: str | None, generation: int | None, who: str | None = None) -> None:
         self.token = token
+        # Whose folder of the home tells which tools are offered, as far as that is plain from the environment.
+        self.who = who
         # Set where two sources were given and the files alone cannot show that they agree.
         self.agent_id = agent_id
         # The generation that the launcher expects.
@@ -73,19 +77,26 @@ class Identity:
             )
         of_session = home.agent_credential_text(session) if session else ""
         token = read_credential(named or of_session)
+        who = session or _folder_name(named)
         if not (named and session):
-            return cls(token=token, agent_id=None, generation=generation)
+            return cls(token=token, agent_id=None, generation=generation, who=who)
         try:
             other = read_credential(of_session)
         except Refused:
-            return cls(token=token, agent_id=session, generation=generation)
+            return cls(token=token, agent_id=session, generation=generation, who=who)
         if other != token:
             raise Refused(
                 "identity_disagreement",
                 f"{CREDENTIAL_VARIABLE} and {SESSION_VARIABLE} name different agents; nothing was sent",
                 hint="Set only one of them in the server's environment.",
             )
-        return cls(token=token, agent_id=None, generation=generation)
+        return cls(token=token, agent_id=None, generation=generation, who=who)
+
+
+def _folder_name(credential: str) -> str | None:
+    """Return the agent in whose folder of a home a credential lies, or None where it lies elsewhere."""
+    name = os.path.basename(os.path.dirname(os.path.abspath(credential)))  # noqa: PTH100, PTH119, PTH120 (pathlib is slow)
+    return name if is_uuid(name) else None
 
 
 def expected_generation(text: str) -> int | None:
@@ -105,8 +116,11 @@ def new_nonce() -> str:
 class Link:
     """One connection at a time to the edge that the home's run folder names; sought only while a call wants it."""
 
-    def __init__(self, *, home: Home, identity: Identity | None, calls: Calls, nonce: str) -> None:
+    def __init__(
+        self, *, home: Home, identity: Identity | None, calls: Calls, nonce: str, wish: Wish | None = None
+    ) -> None:
         self._home: Final = home
+        self._wish: Final = wish
         # None only in a link that learns it at the first call; it is known before anything connects.
         self._identity = identity
         self._calls: Final = calls
@@ -222,8 +236,18 @@ class Link:
         ]
         if self._identity.agent_id is not None:
             parts.append(f'"agent":{wire.quote(self._identity.agent_id)}')
+        if self._identity.who is not None:
+            parts.append(f'"who":{wire.quote(self._identity.who)}')
         if self._identity.generation is not None:
             parts.append(f'"generation":{self._identity.generation}')
+        if self._wish is not None:
+            # An edge that does not know these offers the seven, as it always did.
+            if self._wish.tools is not None:
+                from fencepost.mcp.profiles import text_of  # noqa: PLC0415 (loaded, where a wish is)
+
+                parts.append(f'"tools":{wire.quote(text_of(self._wish.tools))}')
+            if self._wish.warp:
+                parts.append('"names":"warp"')
         return f"{{{','.join(parts)}}}\n".encode()
 
     # Moving bytes.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from fencepost.home import Home
     from fencepost.mcp.arguments import Asked
+    from fencepost.mcp.offers import Wish
     from fencepost.mcp.session import Call
 
 # How long the child may take, below RECONNECT_MS_MAX, so that its own reason is told. It limits itself to less.
@@ -82,8 +83,9 @@ class NamedLink(Link):
         nonce: str,
         env: Mapping[str, str],
         command: tuple[str, ...] | None = None,
+        wish: Wish | None = None,
     ) -> None:
-        super().__init__(home=home, identity=None, calls=calls, nonce=nonce)
+        super().__init__(home=home, identity=None, calls=calls, nonce=nonce, wish=wish)
         self._asked: Final = asked
         self._named_calls: Final = calls
         self._env: Final = dict(env)
@@ -212,10 +214,12 @@ class NamedLink(Link):
         hold = self._held(credential.removesuffix("/credential"))
         try:
             self._identity = self._read_identity(credential)
+            self._identity.who = agent_id
         except Refused:
             hold.let_go()
             raise
         self._hold = hold
+        self._asked.folder = credential.removesuffix("/credential")
         self._look_s = 0.0
         self._named_calls.named()
 

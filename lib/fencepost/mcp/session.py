@@ -189,15 +189,65 @@ class Batch:
             self._emit(b"[%b]" % b",".join(self._answers))
 
 
+class Told:
+    """What a client is told of this server: its name, its instructions as JSON text, and its tools. All constants."""
+
+    __slots__ = ("_instructions", "_name", "tools_list")
+
+    def __init__(
+        self,
+        *,
+        name: bytes = answers.SERVER_NAME,
+        instructions: bytes = answers.INSTRUCTIONS,
+        tools_list: bytes = answers.TOOLS_LIST,
+    ) -> None:
+        # A name for people and programs, which needs no escape.
+        self._name: Final = name
+        self._instructions: Final = instructions
+        self.tools_list: Final = tools_list
+
+    def initialize(self, version: str) -> bytes:
+        """Return the result of initialize under a version of the protocol."""
+        return b"%b%b%b%b%b%b}" % (
+            answers.INITIALIZE_HEAD,
+            version.encode(),
+            answers.INITIALIZE_NAME,
+            self._name,
+            answers.INITIALIZE_TAIL,
+            self._instructions,
+        )
+
+    def discover(self) -> bytes:
+        """Return the result of server/discover, without what every result of its era begins with."""
+        return b"%b%b}" % (answers.DISCOVER_HEAD, self._instructions)
+
+    def modern_head(self) -> bytes:
+        """Return what every result begins with where the request named its version."""
+        return b"%b%b%b" % (answers.MODERN_HEAD, self._name, answers.MODERN_TAIL)
+
+
+def _default_told() -> Told:
+    return Told()
+
+
 class Session:
     """The protocol's state for one client. `emit` gets every answer, without its line end."""
 
-    def __init__(self, *, emit: Sink, desk: Desk, ids: Ids | None = None, assumed: str | None = None) -> None:
+    def __init__(
+        self,
+        *,
+        emit: Sink,
+        desk: Desk,
+        ids: Ids | None = None,
+        assumed: str | None = None,
+        told: Callable[[], Told] = _default_told,
+    ) -> None:
         """Build the session.
 
         `assumed` is a version of VERSIONS under which every request is taken to have been initialized, for a transport
-        that tells the version beside each request and keeps nothing between them.
+        that tells the version beside each request and keeps nothing between them. `told` is asked at each discovery.
         """
+        self._told: Final = told
         self._emit: Final = emit
         self._desk: Final = desk
         self._ids: Final = Ids() if ids is None else ids
@@ -320,7 +370,7 @@ class Session:
         elif any(key != "_meta" for key in params):
             sink(wire.failure(id_text, wire.INVALID_PARAMS, _ONE_PAGE))
         else:
-            sink(wire.result(id_text, answers.TOOLS_LIST))
+            sink(wire.result(id_text, self._told().tools_list))
 
     def _modern(self, method: str, id_text: str, params: Any, line: bytes, sink: Sink) -> None:
         """Act on a request of the era without a handshake. Nothing that came before it counts."""
@@ -328,15 +378,19 @@ class Session:
         if problem is not None:
             sink(problem)
         elif method == "tools/call":
-            self._admit(id_text, params, line, lambda answer: sink(answer and complete(id_text, answer)))
+            self._admit(id_text, params, line, lambda answer: sink(answer and self._complete(id_text, answer)))
         elif method not in ("server/discover", "tools/list"):
             sink(wire.failure(id_text, wire.METHOD_NOT_FOUND, _NO_METHOD))
         elif any(key != "_meta" for key in params):
-            told = _ONE_PAGE if method == "tools/list" else "server/discover takes no parameters"
-            sink(wire.failure(id_text, wire.INVALID_PARAMS, told))
+            problem_text = _ONE_PAGE if method == "tools/list" else "server/discover takes no parameters"
+            sink(wire.failure(id_text, wire.INVALID_PARAMS, problem_text))
         else:
-            body = answers.TOOLS_LIST if method == "tools/list" else answers.DISCOVER
-            sink(complete(id_text, wire.result(id_text, b"{%b%b" % (answers.CACHE_HINTS, body[1:]))))
+            told = self._told()
+            body = told.tools_list if method == "tools/list" else told.discover()
+            sink(complete(id_text, wire.result(id_text, b"{%b%b" % (answers.CACHE_HINTS, body[1:])), told))
+
+    def _complete(self, id_text: str, answer: bytes) -> bytes:
+        return complete(id_text, answer, self._told())
 
     def _initialize(self, id_text: str, params: dict[str, Any]) -> bytes:
         if self.version is not None and self._assumed is None:
@@ -354,7 +408,7 @@ class Session:
         if problem is not None:
             return wire.failure(id_text, wire.INVALID_PARAMS, problem)
         self.version = asked if asked in answers.VERSIONS else answers.VERSIONS[-1]
-        return wire.result(id_text, answers.INITIALIZE_HEAD + self.version.encode() + answers.INITIALIZE_TAIL)
+        return wire.result(id_text, self._told().initialize(self.version))
 
     def _call(self, id_text: str, raw_id: str | int, params: Any, line: bytes, sink: Sink) -> None:
         if self._ids.full:
@@ -370,7 +424,8 @@ class Session:
             problem = "params must be an object whose name is a string"
             sink(wire.failure(id_text, wire.INVALID_PARAMS, problem))
             return
-        name = params["name"]
+        # By whichever name it was shown; who may call it is found where it is carried out.
+        name = params["name"].removeprefix("warp_")
 
         def answered(answer: bytes | None) -> None:
             self._open.discard(id_text)
@@ -389,7 +444,7 @@ class Session:
         )
 
 
-def complete(id_text: str, answer: bytes) -> bytes:
+def complete(id_text: str, answer: bytes, told: Told) -> bytes:
     """Return the answer as its client wants it where the request named its version: a result says that it is whole.
 
     An error is the same in both eras.
@@ -397,7 +452,7 @@ def complete(id_text: str, answer: bytes) -> bytes:
     head = b'{"jsonrpc":"2.0","id":%b,"result":{' % id_text.encode()
     if not answer.startswith(head):
         return answer
-    return b"%b%b%b" % (head, answers.MODERN_HEAD, answer[len(head) :])
+    return b"%b%b%b" % (head, told.modern_head(), answer[len(head) :])
 
 
 def missing_meta(id_text: str) -> bytes:

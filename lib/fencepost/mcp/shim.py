@@ -8,6 +8,7 @@ it as possible: every agent program pays for this start.
 
 from __future__ import annotations
 
+import os
 import posix
 import sys
 from errno import EAGAIN, EINTR
@@ -15,7 +16,7 @@ from select import POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, poll
 from time import monotonic
 
 from fencepost.mcp import wire
-from fencepost.mcp.session import LINE_BYTES_MAX, Session
+from fencepost.mcp.session import LINE_BYTES_MAX, Session, Told
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
 TYPE_CHECKING = False
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fencepost.mcp.arguments import Asked
     from fencepost.mcp.calls import Calls
     from fencepost.mcp.link import Link
+    from fencepost.mcp.offers import Wish
     from fencepost.mcp.session import Call
 
 READ_BYTES: Final = 64 * 1024
@@ -37,21 +39,37 @@ EXIT_MS_MAX: Final = 6_000
 _NOT_NOW: Final = (EAGAIN, EINTR)
 _CLOSED: Final = POLLERR | POLLHUP | POLLNVAL
 _USAGE: Final = (
-    "usage: fencepost-mcp [--version] [--agent NAME [--project DIR]]\n\n"
+    "usage: fencepost-mcp [--version] [--agent NAME [--project DIR]]\n"
+    "                     [--tools FAMILIES] [--names fencepost|warp] [--server-name NAME]\n\n"
     "MCP server on standard input and output; agent programs start it. Its environment names the home and the agent:\n"
     "FENCEPOST_HOME and FENCEPOST_SESSION_ID, or FENCEPOST_CREDENTIAL_FILE. Or --agent does: the agent of that name\n"
     "in the project of DIR (default: the working directory), created at the first tool call where there is none.\n"
+    "FAMILIES: messaging (default), tasks, context, files with commas between them, or all, or off.\n"
 )
+# Any of these may change what is told of this server; where none is set, nothing more is loaded to find that out.
+TELLING: Final = (
+    "FENCEPOST_TOOLS",
+    "FENCEPOST_TOOL_NAMES",
+    "FENCEPOST_SERVER_NAME",
+    "SSH_CONNECTION",
+    "WSL_DISTRO_NAME",
+    "WSL_INTEROP",
+)
+WSL_MARK: Final = "/proc/sys/fs/binfmt_misc/WSLInterop"
+# In an agent's folder of the home: which tools it is to be offered.
+STORED: Final = "tools"
 
 
 class Shim:
     """One client on two descriptors, and the calls that it has in progress."""
 
-    def __init__(self, *, source: int, target: int, asked: Asked | None = None) -> None:
+    def __init__(self, *, source: int, target: int, asked: Asked | None = None, wish: Wish | None = None) -> None:
         self._asked: Final = asked
+        self._wish: Final = wish
+        self._plain: Final = Told()
         self._source: Final = source
         self._target: Final = target
-        self._session: Final = Session(emit=self._emit, desk=self)
+        self._session: Final = Session(emit=self._emit, desk=self, told=self._told)
         self._parent: Final = posix.getppid()
         self._buffer = b""
         self._searched = 0
@@ -72,7 +90,7 @@ class Shim:
                 # An agent that never calls a tool pays for none of it.
                 from fencepost.mcp import offline  # noqa: PLC0415
 
-                opened = offline.open_link(call, emit=self._emit, asked=self._asked)
+                opened = offline.open_link(call, emit=self._emit, asked=self._asked, wish=self._wish)
             except Exception as error:  # noqa: BLE001 - most likely the installation was replaced while this ran
                 call.sink(_broken(call, error))
                 return
@@ -87,6 +105,16 @@ class Shim:
         """Send nothing further for a call."""
         if self._calls is not None:
             self._calls.cancel(id_text)
+
+    def _told(self) -> Told:
+        """Return what is told of this server now: what is stored for its agent may have changed."""
+        folder = _folder(self._asked)
+        stored = folder is not None and os.path.exists(f"{folder}/{STORED}")  # noqa: PTH110 (pathlib is slow to load)
+        if self._wish is None and not stored:
+            return self._plain
+        from fencepost.mcp import offers  # noqa: PLC0415 (see the module's docstring)
+
+        return offers.told(self._wish or offers.Wish(), folder)
 
     # The loop.
 
@@ -246,6 +274,17 @@ class Shim:
                 self._out[0] = chunk[count:]
 
 
+def _folder(asked: Asked | None) -> str | None:
+    """Return the agent's folder of the home, as far as it is known before the first call; looks at nothing."""
+    if asked is not None:
+        return asked.folder
+    credential, session = os.environ.get("FENCEPOST_CREDENTIAL_FILE"), os.environ.get("FENCEPOST_SESSION_ID")
+    if session:
+        home = os.environ.get("FENCEPOST_HOME") or os.path.expanduser("~/.fencepost")  # noqa: PTH111 (as above)
+        return f"{home}/agents/{session.lower()}"
+    return os.path.dirname(credential) if credential else None  # noqa: PTH120 (as above)
+
+
 def _broken(call: Call, error: Exception) -> bytes:
     return wire.tool_error(
         call.id_text,
@@ -268,19 +307,23 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     if arguments[:2] == ["mcp", "serve"]:
         arguments = arguments[2:]
-    asked = None
-    if arguments:
-        from fencepost.mcp.arguments import parse  # noqa: PLC0415 (see the module's docstring)
+    asked = wish = None
+    if arguments or any(map(os.environ.get, TELLING)) or os.path.exists(WSL_MARK):  # noqa: PTH110 (as above)
+        # As the module's docstring says: who wants what everybody wants pays for none of it.
+        from fencepost.mcp.arguments import given  # noqa: PLC0415
+        from fencepost.mcp.offers import wish_of  # noqa: PLC0415
 
         try:
-            asked = parse(arguments)
+            said = given(arguments)
+            asked = said.asked
+            wish = wish_of(os.environ, tools=said.tools, called=said.names, name=said.server)
         except ValueError as error:
             sys.stderr.write(f"fencepost-mcp: {error}\n{_USAGE}")
             return 2
-    return serve(asked)
+    return serve(asked, wish)
 
 
-def serve(asked: Asked | None = None) -> int:
+def serve(asked: Asked | None = None, wish: Wish | None = None) -> int:
     """Serve standard input and output until the end, for `asked` or the environment's agent. Returns the status."""
     if not posix.isatty(0):
         # A Ctrl-C at the agent program's terminal reaches the whole group; the program decides, by closing the input.
@@ -295,7 +338,7 @@ def serve(asked: Asked | None = None) -> int:
         # There is no output to answer on.
         return 1
     try:
-        return Shim(source=0, target=1, asked=asked).run()
+        return Shim(source=0, target=1, asked=asked, wish=wish).run()
     finally:
         posix.set_blocking(1, blocking)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 # Not imported from typing, which would be the most expensive import of the stdio shim.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from typing import Any, Final
 
 PARSE_ERROR: Final = -32700
@@ -115,11 +115,22 @@ def tool_result(id_text: str, payload: str, *, is_error: bool = False) -> bytes:
     ).encode()
 
 
-def tool_error(id_text: str, *, code: str, message: str, hint: str = "", uncertain: bool = False) -> bytes:
+def tool_error(
+    id_text: str,
+    *,
+    code: str,
+    message: str,
+    hint: str = "",
+    uncertain: bool = False,
+    state: Mapping[str, str] | None = None,
+) -> bytes:
     """Return the line, without its end, that answers tools/call with an error.
 
-    Where `uncertain`, the error says that it is not known what was written; else that nothing was.
+    Where `uncertain`, the error says that it is not known what was written; else that nothing was. `state` are safe
+    facts of how things stand, as the task's own state where another version of it was expected.
     """
     written = '"unknown"' if uncertain else "false"
-    payload = f'{{"code":{quote(code)},"message":{quote(message)},"hint":{quote(hint)},"written":{written}}}'
+    facts = ",".join(f"{quote(name)}:{quote(value)}" for name, value in state.items()) if state else ""
+    more = f',"state":{{{facts}}}' if facts else ""
+    payload = f'{{"code":{quote(code)},"message":{quote(message)},"hint":{quote(hint)},"written":{written}{more}}}'
     return tool_result(id_text, payload, is_error=True)

@@ -74,7 +74,7 @@ def shim_files() -> dict[str, str]:
     root = Path(str(package)).parent
     named = [Path(str(module.__file__)) for module in (errors, home, holds)]
     folder = Path(str(mcp.__file__)).parent
-    files = [Path(str(package)), *named, *(one for one in sorted(folder.glob("*.py")) if one.name != "generate.py")]
+    files = [Path(str(package)), *named, *(one for one in sorted(folder.rglob("*.py")) if one.name != "generate.py")]
     found = {f"fencepost/{one.relative_to(root).as_posix()}": one.read_text(encoding="utf-8") for one in files}
     return {**found, "fencepost-mcp": SHIM_LAUNCHER}
 

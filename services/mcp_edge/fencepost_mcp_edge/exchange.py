@@ -10,9 +10,9 @@ from typing import Any, Final, Protocol
 
 from fencepost.mcp import wire
 from fencepost.mcp.calls import ACTING, PROGRESS_MS, UNREADABLE, progress
-from fencepost.mcp.session import LINE_BYTES_MAX, Call, Session
+from fencepost.mcp.session import LINE_BYTES_MAX, Call, Session, Told
 from fencepost_mcp_edge.domain.frames import Ask, parse_request
-from fencepost_mcp_edge.domain.posts import Head, Read, Turned, admitted, read
+from fencepost_mcp_edge.domain.posts import Head, Read, Turned, admitted, read, wished
 from fencepost_mcp_edge.usecases.answer import answer_ask
 from fencepost_mcp_edge.usecases.caller import Caller
 from fencepost_mcp_edge.usecases.outcomes import ToolError, fitting, stopped
@@ -23,6 +23,9 @@ BODY_MS_MAX: Final = 10_000
 STREAM_AFTER_MS: Final = 2_000
 # How long a client that reads nothing may hold up an answer.
 WRITE_MS_MAX: Final = 30_000
+
+# Methods whose answer depends on who asks.
+_TELLING: Final = ("initialize", "server/discover", "tools/list")
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -44,8 +47,11 @@ class Office(Protocol):
     def page_bytes_max(self) -> int:
         """Bytes of a page."""
 
-    def caller(self, token: str) -> Caller:
-        """Return the agent behind a credential, with keys that no other exchange has."""
+    def caller(self, token: str, tools: frozenset[str] | None, *, warp: bool) -> Caller:
+        """Return the agent behind a credential, asking for these tools, with keys that no other exchange has."""
+
+    async def told(self, caller: Caller) -> Told:
+        """Return what the agent is told of this server."""
 
     def begun(self, task: asyncio.Task[bytes]) -> None:
         """Keep a call that was begun: a mutation outlives its exchange."""
@@ -69,7 +75,8 @@ class Exchange:
         self._receive: Final = receive
         self._send: Final = send
         self.token = ""
-        self._caller: Caller | None = None
+        self._caller: Caller
+        self._told_here = Told()
         self._answer: asyncio.Future[bytes | None] = asyncio.get_running_loop().create_future()
         # The calls that are to be answered, and what answers them.
         self._open: Final[dict[int, tuple[Call, asyncio.Task[bytes]]]] = {}
@@ -85,12 +92,16 @@ class Exchange:
             self.token = admitted(head)
             if self._office.draining:
                 raise Turned(503, "the edge is being stopped; nothing was done", headers=("retry-after", "1"))
+            tools, warp = wished(head)
+            self._caller = self._office.caller(self.token, tools, warp=warp)
             body = await self._body()
             try:
                 message = wire.decode(body)
             except wire.NotJson:
                 raise Turned(400, "", line=_NOT_JSON) from None
             how = read(head, message)
+            if isinstance(message, dict) and message.get("method") in _TELLING:
+                self._told_here = await self._office.told(self._caller)
             self._act(how, message, body)
             await self._told(how, takes_events=head.takes_events)
         except Turned as turned:
@@ -143,7 +154,7 @@ class Exchange:
 
     def _act(self, how: Read, message: Any, body: bytes) -> None:
         self.modern = how.assumed is None
-        session = Session(emit=self._emit, desk=self, assumed=how.assumed)
+        session = Session(emit=self._emit, desk=self, assumed=how.assumed, told=lambda: self._told_here)
         session.take(message, body)
         self._settle_for_nothing()
 
@@ -161,8 +172,6 @@ class Exchange:
         if crowded is not None:
             call.sink(crowded.line(call.id_text))
             return
-        if self._caller is None:
-            self._caller = self._office.caller(self.token)
         self._count += 1
         call.number = self._count
         ask = Ask(number=call.number, line=call.line)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import socket
 from collections.abc import Iterator
 from typing import Any, Final
@@ -20,13 +21,17 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fencepost.client import Channels
+from fencepost.errors import FencepostError
+from fencepost.mcp import offers
 from fencepost.mcp.link import new_nonce
+from fencepost.mcp.names import server_name
+from fencepost.mcp.session import Told
 from fencepost_kit import logs
 from fencepost_mcp_edge.domain.frames import Hello
 from fencepost_mcp_edge.domain.posts import PATH, Head
 from fencepost_mcp_edge.exchange import Exchange, Message, Receive, Send
 from fencepost_mcp_edge.shims import Limits
-from fencepost_mcp_edge.usecases.caller import Caller
+from fencepost_mcp_edge.usecases.caller import Caller, Stored
 from fencepost_mcp_edge.usecases.outcomes import ToolError, overloaded
 
 ADDRESS: Final = "127.0.0.1"
@@ -42,13 +47,17 @@ _log: Final = logs.get(__name__)
 class HttpFace:
     """The face of one edge. start() and stop() belong to the life of the process."""
 
-    def __init__(self, *, channels: Channels, limits: Limits, port: int, drain_ms: int) -> None:
+    def __init__(
+        self, *, channels: Channels, limits: Limits, port: int, drain_ms: int, stored: Stored | None = None
+    ) -> None:
         self.draining = False
         self.page_bytes_max: Final = limits.page_bytes_max
         # Every call in progress, those of clients that have gone included.
         self.calls: Final[set[asyncio.Task[bytes]]] = set()
         self._calls_in_flight_max = limits.calls_in_flight_max
         self._channels = channels
+        self._stored = stored
+        self._name = server_name(os.environ)
         # The port that is served, 0 where none is.
         self.port = 0
         self._port = port
@@ -120,9 +129,18 @@ class HttpFace:
 
     # For exchanges.
 
-    def caller(self, token: str) -> Caller:
-        """Return the agent behind a credential, with keys that no other exchange has."""
-        return Caller(channels=self._channels, hello=Hello(token=token, nonce=new_nonce()), tell=lambda _word: None)
+    def caller(self, token: str, tools: frozenset[str] | None, *, warp: bool) -> Caller:
+        """Return the agent behind a credential, asking for these tools, with keys that no other exchange has."""
+        hello = Hello(token=token, nonce=new_nonce(), tools=tools, warp=warp, stays=False)
+        return Caller(channels=self._channels, hello=hello, tell=lambda _word: None, stored=self._stored)
+
+    async def told(self, caller: Caller) -> Told:
+        """Return what the agent is told of this server; what is stored for one that nobody knows is nothing."""
+        try:
+            families = await caller.families()
+        except FencepostError:
+            families = caller.asked
+        return offers.telling(self._name, families, warp=caller.warp)
 
     def begun(self, task: asyncio.Task[bytes]) -> None:
         """Keep a call that was begun."""
@@ -202,5 +220,6 @@ def _head(scope: Message) -> Head:
     return Head(
         method=scope["method"],
         path=scope["path"],
+        query=scope["query_string"].decode("latin-1"),
         headers=[(name.decode("latin-1"), value.decode("latin-1").strip()) for name, value in headers],
     )

@@ -23,6 +23,7 @@ from fencepost import __version__
 from fencepost.client import Channels
 from fencepost.home import MCP_EDGE, Home
 from fencepost.mcp import answers, registry
+from fencepost.mcp.offers import stored_in
 from fencepost_kit import logs
 from fencepost_kit.files import home_refusals, write_private
 from fencepost_kit.serve import refuse_live
@@ -140,6 +141,10 @@ class Shims:
 
     # For connections.
 
+    async def stored(self, caller: Caller) -> frozenset[str] | None:
+        """Return the families that are stored for the agent behind a connection; None where nothing is."""
+        return None if caller.who is None else stored_in(str(self._home.agent_folder(caller.who)))
+
     def admits(self, connection: _Connection) -> bool:
         """Tell whether another connection fits, and count it."""
         if self.draining or len(self._connections) >= self.limits.connections_max:
@@ -251,7 +256,7 @@ class _Connection(asyncio.Protocol):
             return
         if self._hello_timer is not None:
             self._hello_timer.cancel()
-        self._caller = Caller(channels=self._shims.channels, hello=hello, tell=self._tell)
+        self._caller = Caller(channels=self._shims.channels, hello=hello, tell=self._tell, stored=self._shims.stored)
         greeting = {
             "fencepost": PROTOCOL,
             "edge": __version__,
@@ -265,7 +270,7 @@ class _Connection(asyncio.Protocol):
             answer = answer_settle(caller, frame, request)
         else:
             answer = answer_ask(caller, frame, request, page_bytes_max=self._shims.limits.page_bytes_max)
-        tool = registry.TOOL_OF.get(str(request.params.get("name")))
+        tool = registry.EVERY_OF.get(registry.plain_name(str(request.params.get("name"))))
         writes = tool is not None and tool.lost is not registry.Lost.ASK_AGAIN
         task = asyncio.get_running_loop().create_task(answer)
         self._calls[frame.number] = (task, writes)

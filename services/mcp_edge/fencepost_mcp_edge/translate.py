@@ -26,7 +26,7 @@ def encoded(payload: Payload) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
-class _Words(dict[int, str]):
+class Words(dict[int, str]):
     """The words of an enumeration. What is unspecified, or newer than this table, is unknown and never a guess."""
 
     def __init__(self, enum: Any, prefix: str) -> None:
@@ -39,13 +39,13 @@ class _Words(dict[int, str]):
 UNKNOWN: Final = "unknown"
 
 
-DELIVERY: Final = _Words(mailbox.DeliveryState, "DELIVERY_STATE_")
-ANSWER: Final = _Words(mailbox.AnswerState, "ANSWER_STATE_")
-KIND: Final = _Words(mailbox.RecordKind, "RECORD_KIND_")
-ORIGIN: Final = _Words(mailbox.Origin, "ORIGIN_")
-REPLY: Final = _Words(mailbox.ReplyStatus, "REPLY_STATUS_")
-READER: Final = _Words(mailbox.RecipientReader, "RECIPIENT_READER_")
-ROLE: Final = _Words(common.Role, "ROLE_")
+DELIVERY: Final = Words(mailbox.DeliveryState, "DELIVERY_STATE_")
+ANSWER: Final = Words(mailbox.AnswerState, "ANSWER_STATE_")
+KIND: Final = Words(mailbox.RecordKind, "RECORD_KIND_")
+ORIGIN: Final = Words(mailbox.Origin, "ORIGIN_")
+REPLY: Final = Words(mailbox.ReplyStatus, "REPLY_STATUS_")
+READER: Final = Words(mailbox.RecipientReader, "RECIPIENT_READER_")
+ROLE: Final = Words(common.Role, "ROLE_")
 
 # Who has a request, as far as its state tells (M027).
 _OWNER: Final = {
@@ -75,7 +75,8 @@ def moment(at_ms: int) -> str | None:
     return f"{whole:%Y-%m-%dT%H:%M:%S}.{at_ms % 1000:03d}Z"
 
 
-def _agent(agent: common.AgentRef) -> Payload:
+def agent_of(agent: common.AgentRef) -> Payload:
+    """Return an agent by id and name."""
     return {"agent_id": agent.agent_id, "name": agent.name}
 
 
@@ -134,7 +135,7 @@ def _delivery(response: Any) -> Payload:
     payload: Payload = {
         "delivery_state": DELIVERY[response.delivery_state],
         "duplicate": response.duplicate,
-        "recipient": _agent(response.recipient),
+        "recipient": agent_of(response.recipient),
         "recipient_reader": reader,
         "recipient_last_read_at": moment(response.recipient_last_read_at_ms),
         "admitted_at": moment(response.admitted_at_ms),
@@ -180,7 +181,7 @@ def _message(record: mailbox.Record) -> Payload:
     payload: Payload = {
         "interaction_id": record.record_id,
         "kind": kind,
-        "sender": _agent(record.sender) if record.HasField("sender") else None,
+        "sender": agent_of(record.sender) if record.HasField("sender") else None,
         "origin": ORIGIN[record.origin],
         "created_at": moment(record.admitted_at_ms),
         "message": record.body,
@@ -204,7 +205,7 @@ def _message(record: mailbox.Record) -> Payload:
 def _open_request(item: mailbox.OpenRequest) -> Payload:
     payload: Payload = {
         "request_id": item.request_id,
-        "sender": _agent(item.sender),
+        "sender": agent_of(item.sender),
         "delivery_state": DELIVERY[item.delivery_state],
         "created_at": moment(item.admitted_at_ms),
     }

@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from fencepost.mcp.names import SERVER_NAMES
 from fencepost.mcp.registry import INSTRUCTIONS
 from fencepost_testing.agents import World, use_every_tool
 
@@ -14,7 +15,7 @@ from fencepost_testing.agents import World, use_every_tool
 async def test_the_official_client_shakes_hands_and_finds_the_seven_tools(world: World) -> None:
     async with world.agent(world.ann) as ann:
         assert ann.client.protocol_version == "2025-11-25"
-        assert ann.client.server_info.name == "fencepost"
+        assert ann.client.server_info.name in SERVER_NAMES
         assert ann.client.instructions == INSTRUCTIONS
         tools = (await ann.client.list_tools()).tools
         assert len(tools) == 7
@@ -65,7 +66,7 @@ async def test_the_official_client_uses_every_tool_without_a_handshake(world: Wo
         assert ann.client.protocol_version == "2026-07-28"
         if mode == "auto":
             assert ann.client.instructions == INSTRUCTIONS
-            assert ann.client.server_info.name == "fencepost"
+            assert ann.client.server_info.name in SERVER_NAMES
         await use_every_tool(ann, bob)
 
 

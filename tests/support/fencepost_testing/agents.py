@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any, Self
@@ -36,7 +36,7 @@ class Agent:
         """Call a tool and return its error; fail where it is none."""
         is_error, told = await self.attempt(name, **arguments)
         assert is_error, told
-        assert set(told) == {"code", "message", "hint", "written"}
+        assert set(told) - {"state"} == {"code", "message", "hint", "written"}
         return told
 
     async def attempt(self, name: str, **arguments: Any) -> tuple[bool, dict[str, Any]]:
@@ -86,8 +86,8 @@ class World:
     bob: KnownAgent
 
     @classmethod
-    async def create(cls, services: Services, *, project: str) -> Self:
-        known = await create_agents(services, "ann", "bob", project=project)
+    async def create(cls, services: Services, *, project: str, coordinators: Sequence[str] = ()) -> Self:
+        known = await create_agents(services, "ann", "bob", project=project, coordinators=coordinators)
         return cls(services=services, ann=known["ann"], bob=known["bob"])
 
     def variables(self, known: KnownAgent) -> dict[str, str]:

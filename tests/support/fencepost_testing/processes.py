@@ -224,7 +224,9 @@ def bearer(token: str) -> tuple[tuple[str, str], ...]:
     return (("authorization", f"Bearer {token}"),)
 
 
-async def create_agents(services: Services, *names: str, project: str = "project") -> dict[str, KnownAgent]:
+async def create_agents(
+    services: Services, *names: str, project: str = "project", coordinators: Sequence[str] = ()
+) -> dict[str, KnownAgent]:
     """Create agents in one project through the API of `sessions`, as the operator."""
     operator = bearer(read_credential(services.home.operator_credential))
     location = services.home.path / "work" / project
@@ -245,7 +247,7 @@ async def create_agents(services: Services, *names: str, project: str = "project
                     idempotency_key=uuid.uuid4().hex,
                     project_id=ensured.project.project_id,
                     name=name,
-                    role=common_pb2.ROLE_AGENT,
+                    role=common_pb2.ROLE_COORDINATOR if name in coordinators else common_pb2.ROLE_AGENT,
                 ),
                 metadata=operator,
                 timeout=10,

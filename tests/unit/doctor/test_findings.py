@@ -104,7 +104,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     ),
     "the same version with other tools": (
         "old_shim",
-        {"trials": {COMMAND: Trial(problem="", version="1", listing=[])}},
+        {"trials": {COMMAND: Trial(problem="", version="1", listing=[2])}},
     ),
     "a server from before the upgrade": ("old_shim", {"installed_s": 201.0}),
     "another home": ("home_mismatch", {"entries": (an_entry(environment={"FENCEPOST_HOME": "/other"}),)}),

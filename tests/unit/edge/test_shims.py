@@ -23,7 +23,7 @@ from fencepost_mcp_edge.domain.frames import FRAME_BYTES_MAX
 from fencepost_mcp_edge.shims import Limits, Shims
 from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.caller import BUDGETS, SETTLE_BUDGETS
-from fencepost_mcp_edge.usecases.tools import MUTATIONS, READINGS
+from fencepost_mcp_edge.usecases.tools import MUTATIONS, READINGS, WRITES
 from fencepost_testing.edge import NONCE, EdgeClient, call_line
 from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, die, fail, hang, refuse
 
@@ -39,9 +39,11 @@ def told(result: dict[str, Any]) -> tuple[str, object]:
 
 
 def test_every_tool_has_one_row_of_its_own_kind() -> None:
-    assert set(MUTATIONS) | set(READINGS) == set(registry.TOOL_OF)
-    assert set(MUTATIONS) == {tool.name for tool in registry.TOOLS if tool.lost is registry.Lost.SETTLE}
-    assert set(MUTATIONS) == answers.SETTLES
+    rows = [*MUTATIONS, *WRITES, *READINGS]
+    assert sorted(rows) == sorted(registry.EVERY_OF)
+    assert set(MUTATIONS) == answers.MESSAGING & answers.SETTLES
+    settled = {tool.name for tool in registry.EVERY if tool.lost is registry.Lost.SETTLE}
+    assert {*MUTATIONS, *WRITES} == answers.SETTLES == settled
 
 
 @pytest.mark.requirement("edge.shims-are-held-to-the-protocol")

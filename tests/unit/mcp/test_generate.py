@@ -10,6 +10,7 @@ import pytest
 from fencepost import __version__
 from fencepost.mcp import answers, generate, registry
 from fencepost.mcp.registry import TOOLS_LIST_BYTES_MAX
+from fencepost.mcp.session import Told
 
 
 @pytest.mark.requirement("mcp.answers-are-generated")
@@ -46,10 +47,10 @@ def test_the_tool_list_costs_a_model_at_most_8_kib() -> None:
 
 @pytest.mark.requirement("mcp.answers-are-generated")
 def test_the_answer_to_initialize_is_whole_around_any_version() -> None:
-    whole = json.loads(answers.INITIALIZE_HEAD + b"2025-06-18" + answers.INITIALIZE_TAIL)
+    whole = json.loads(Told().initialize("2025-06-18"))
     assert whole == {
         "protocolVersion": "2025-06-18",
         "capabilities": {"tools": {}},
-        "serverInfo": {"name": "fencepost", "version": __version__},
+        "serverInfo": {"name": "fencepost-local", "version": __version__},
         "instructions": registry.INSTRUCTIONS,
     }

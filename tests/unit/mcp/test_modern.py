@@ -14,7 +14,7 @@ from fencepost.mcp.session import ID_BYTES_MAX, VERSION_CHARS_MAX, Call, Session
 
 VERSION = "2026-07-28"
 META: dict[str, Any] = {wire.VERSION_KEY: VERSION, wire.CAPABILITIES_KEY: {}}
-SERVER = {"io.modelcontextprotocol/serverInfo": {"name": "fencepost", "version": __version__}}
+SERVER = {"io.modelcontextprotocol/serverInfo": {"name": "fencepost-local", "version": __version__}}
 INITIALIZE = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
 
 
@@ -68,7 +68,7 @@ def test_discovery_tells_versions_instructions_and_how_long_to_keep_them(client:
         "resultType": "complete",
         "_meta": SERVER,
         "ttlMs": DISCOVERY_TTL_MS,
-        "cacheScope": "public",
+        "cacheScope": "private",
         "supportedVersions": [VERSION],
         "capabilities": {"tools": {}},
         "instructions": INSTRUCTIONS,
@@ -78,7 +78,7 @@ def test_discovery_tells_versions_instructions_and_how_long_to_keep_them(client:
 @pytest.mark.requirement("mcp.modern-discovery")
 def test_the_tool_list_needs_no_handshake_and_is_that_of_the_other_era(client: Client) -> None:
     listed = client.ask("tools/list")["result"]
-    assert (listed["resultType"], listed["ttlMs"], listed["cacheScope"]) == ("complete", DISCOVERY_TTL_MS, "public")
+    assert (listed["resultType"], listed["ttlMs"], listed["cacheScope"]) == ("complete", DISCOVERY_TTL_MS, "private")
     assert listed["tools"] == json.loads(answers.TOOLS_LIST)["tools"]
 
 

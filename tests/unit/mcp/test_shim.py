@@ -19,6 +19,7 @@ import pytest
 
 from fencepost import mcp
 from fencepost.home import Home
+from fencepost.mcp.names import SERVER_NAMES
 from fencepost.mcp.session import LINE_BYTES_MAX
 from fencepost_testing.shim import INITIALIZE, FakeEdge, Shim, environment, running_shim
 
@@ -48,7 +49,7 @@ async def test_discovery_works_without_a_home_and_leaves_no_trace(tmp_path: Path
     env = environment(HOME=str(tmp_path), FENCEPOST_HOME=str(tmp_path / "none"))
     async with running_shim(env=env) as shim:
         result = await shim.greet()
-        assert result["serverInfo"]["name"] == "fencepost"
+        assert result["serverInfo"]["name"] in SERVER_NAMES
         assert result["instructions"]
         listed = (await shim.ask("tools/list", identity=2))["result"]["tools"]
         assert len(listed) == 7
@@ -507,5 +508,5 @@ def test_a_person_who_runs_it_is_told_what_it_is(arguments: list[str], code: int
 async def test_the_command_line_serves_the_same(tmp_path: Path) -> None:
     program = (sys.executable, "-P", "-m", "fencepost", "mcp", "serve")
     async with running_shim(env=environment(FENCEPOST_HOME=str(tmp_path / "none")), program=program) as shim:
-        assert (await shim.greet())["serverInfo"]["name"] == "fencepost"
+        assert (await shim.greet())["serverInfo"]["name"] in SERVER_NAMES
     assert list(tmp_path.iterdir()) == []

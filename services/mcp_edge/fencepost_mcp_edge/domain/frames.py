@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from fencepost.mcp import wire
+from fencepost.home import is_uuid
+from fencepost.mcp import profiles, wire
 
 PROTOCOL: Final = 1
 # A request of 1 MiB, and what stands before it.
@@ -39,6 +41,13 @@ class Hello:
     # The agent and the generation that the shim's environment names, where only sessions can confirm them.
     agent_id: str | None = None
     generation: int | None = None
+    # What the server was started to offer, None where nobody said; and whether under the other names.
+    tools: frozenset[str] | None = None
+    warp: bool = False
+    # Whose folder of the home tells what is stored about that. No proof of anything: the credential is.
+    who: str | None = None
+    # True where the nonce is one program's for as long as it lives.
+    stays: bool = True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,6 +101,7 @@ def parse_hello(line: bytes) -> Hello:
         )
     token, nonce = hello.get("token"), hello.get("nonce")
     agent_id, generation = hello.get("agent"), hello.get("generation")
+    wanted, who = hello.get("tools"), hello.get("who")
     fits = (
         isinstance(token, str)
         and 0 < len(token) <= TOKEN_CHARS_MAX
@@ -102,10 +112,26 @@ def parse_hello(line: bytes) -> Hello:
         and set(nonce) <= _HEX
         and (agent_id is None or isinstance(agent_id, str))
         and (generation is None or (isinstance(generation, int) and not isinstance(generation, bool)))
+        and (wanted is None or isinstance(wanted, str))
     )
     if not fits:
         raise HelloRefused("the shim's greeting is malformed; nothing was done", hint="Reinstall Fencepost.")
-    return Hello(token=str(token), nonce=str(nonce), agent_id=agent_id, generation=generation)
+    return Hello(
+        token=str(token),
+        nonce=str(nonce),
+        agent_id=agent_id,
+        generation=generation,
+        tools=None if wanted is None else _families(wanted),
+        warp=hello.get("names") == profiles.WARP,
+        who=who if isinstance(who, str) and is_uuid(who) else None,
+    )
+
+
+def _families(text: str) -> frozenset[str]:
+    """Return the families that a shim names. One that only a newer shim knows is not offered by this edge."""
+    if text == profiles.ALL:
+        return frozenset(profiles.FAMILIES)
+    return frozenset(text.split(",")) & frozenset(profiles.FAMILIES)
 
 
 def parse_frame(line: bytes) -> Ask | Settle | Cancel:
@@ -142,6 +168,8 @@ class Request:
     # The JSON text of its id, in which 7 and "7" differ.
     id_text: str
     params: dict[str, Any]
+    # What the shim made of the files that the call names, on the machine of their checkout.
+    place: Mapping[str, Any] | None = None
 
     @property
     def key_part(self) -> str | None:

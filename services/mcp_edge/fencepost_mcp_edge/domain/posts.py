@@ -12,9 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import parse_qs
 
 from fencepost.home import is_token
-from fencepost.mcp import answers, wire
+from fencepost.mcp import answers, profiles, wire
 from fencepost.mcp.session import id_text_of, missing_meta
 
 PATH: Final = "/mcp"
@@ -59,6 +60,7 @@ class Head:
     method: str
     path: str
     headers: Sequence[tuple[str, str]]
+    query: str = ""
 
     def all(self, name: str) -> list[str]:
         """Return every value of a header."""
@@ -101,6 +103,22 @@ def admitted(head: Head) -> str:
     if not head.media("accept") & {_JSON, "application/*", "*/*"}:
         raise Turned(406, f"the answer is {_JSON} or {_EVENTS}, and Accept must list both; nothing was done")
     return token
+
+
+def wished(head: Head) -> tuple[frozenset[str] | None, bool]:
+    """Return what the address asks for: `?tools=tasks,files&names=warp`; None where it names no families.
+
+    Raises:
+        Turned: it says something else, or something twice.
+    """
+    try:
+        asked = parse_qs(head.query, keep_blank_values=True, strict_parsing=True) if head.query else {}
+        if set(asked) - {"tools", "names"} or any(len(values) != 1 for values in asked.values()):
+            raise ValueError("takes tools and names, each once")
+        tools = profiles.parse(asked["tools"][0]) if "tools" in asked else None
+        return tools, "names" in asked and profiles.parse_names(asked["names"][0])
+    except ValueError as error:
+        raise Turned(400, f"the query {error}; nothing was done") from None
 
 
 def _is_here(authority: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any, Final
 
 from fencepost.errors import FencepostError, Refused
@@ -15,7 +16,8 @@ from fencepost_mcp_edge.translate import InvalidReceipt, Payload, encoded
 from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.caller import KEY_BYTES_MAX, Caller
 from fencepost_mcp_edge.usecases.outcomes import EDGE_CALL_MS_MAX, ToolError
-from fencepost_mcp_edge.usecases.tools import MUTATIONS, READINGS, Asking, Mutation
+from fencepost_mcp_edge.usecases.rows import Asking, Mutation, Write
+from fencepost_mcp_edge.usecases.tools import MUTATIONS, READINGS, WRITES
 
 BEFORE_CALL: Final = faults.register("mcp_edge.call.before", "a mutation is about to be sent to the mailbox")
 AFTER_CALL: Final = faults.register("mcp_edge.call.after", "the mailbox has answered, the shim does not know yet")
@@ -32,10 +34,18 @@ async def answer_ask(caller: Caller, ask: Ask, request: Request, *, page_bytes_m
     async def perform(checked: registry.Checked, key: str) -> Payload:
         row = MUTATIONS.get(checked.tool.name)
         if row is not None:
-            return await _write(caller, row, row.to_request(checked.arguments, key))
+            return await _write(caller, partial(row.call, caller, row.to_request(checked.arguments, key)))
         asking = Asking(
-            caller=caller, arguments=checked.arguments, within_ms=ask.within_ms, page_bytes_max=page_bytes_max
+            caller=caller,
+            arguments=checked.arguments,
+            key=key,
+            within_ms=ask.within_ms,
+            page_bytes_max=page_bytes_max,
+            place=request.place,
         )
+        write = WRITES.get(checked.tool.name)
+        if write is not None:
+            return await _write(caller, partial(write.ask, asking))
         return await READINGS[checked.tool.name].ask(asking)
 
     return await _answered(caller, ask.number, request, perform)
@@ -45,13 +55,16 @@ async def answer_settle(caller: Caller, settle: Settle, request: Request) -> byt
     """Return what became of a mutation whose answer was lost. Never calls it. Raises CancelledError only."""
 
     async def perform(checked: registry.Checked, key: str) -> Payload:
-        row = MUTATIONS[checked.tool.name]
+        row = MUTATIONS.get(checked.tool.name)
+        if row is None:
+            asking = Asking(caller=caller, arguments=checked.arguments, key=key, page_bytes_max=0, place=request.place)
+            return await _settle_write(WRITES[checked.tool.name], asking, settle.epoch)
         return await _settle(caller, row, row.to_request(checked.arguments, key), settle.epoch)
 
     return await _answered(caller, settle.number, request, perform)
 
 
-async def _write(caller: Caller, row: Mutation, request: Any) -> Payload:
+async def _write(caller: Caller, call: Callable[[], Awaitable[Payload]]) -> Payload:
     try:
         await caller.tell_epoch()
     except FencepostError as error:
@@ -59,10 +72,22 @@ async def _write(caller: Caller, row: Mutation, request: Any) -> Payload:
         raise outcomes.unsent(error) from None
     if faults.ARMED:
         faults.hit(BEFORE_CALL)
-    response = await row.rpc(caller.mailbox, request)
+    payload = await call()
     if faults.ARMED:
         faults.hit(AFTER_CALL)
-    return row.to_result(request, response)
+    return payload
+
+
+async def _settle_write(row: Write, asking: Asking, epoch: str) -> Payload:
+    if faults.ARMED:
+        faults.hit(BEFORE_SETTLE)
+    try:
+        # Without an epoch no edge had called the store, so any store may tell that nothing was written.
+        return await row.settle(asking, epoch or (await asking.caller.settling.describe()).epoch)
+    except Refused as refused:
+        raise outcomes.told(refused, mutation=True) from None
+    except FencepostError as error:
+        raise outcomes.unsettled(error) from None
 
 
 async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Payload:
@@ -88,7 +113,12 @@ async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Pa
 async def _answered(
     caller: Caller, number: int, request: Request, perform: Callable[[registry.Checked, str], Awaitable[Payload]]
 ) -> bytes:
-    verdict = registry.examine(request.params)
+    try:
+        offered = await caller.menu()
+    except FencepostError as error:
+        # What was asked is not known to be a mutation, and nothing was sent for it.
+        return outcomes.unsent(error).line(request.id_text)
+    verdict = registry.examine(request.params, offered)
     if isinstance(verdict, registry.Malformed):
         return verdict.line(request.id_text)
     key = caller.key(number, request)
@@ -115,5 +145,7 @@ async def _answered(
         _log.exception("call_failed", error, tool=verdict.tool.name)
         problem = outcomes.broken(mutation=mutation)
     problem = outcomes.fitting(problem, verdict.tool.name)
+    if offered.warp:
+        problem = outcomes.renamed(problem)
     _log.info("tool_error", tool=verdict.tool.name, code=problem.code)
     return problem.line(request.id_text)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fencepost.client import Budgets, Channels, Identity, Mailbox, Providers, Sessions
+from fencepost.client import Budgets, Channels, Contexts, Files, Identity, Mailbox, Providers, Sessions, Tasks
 from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
+from fencepost.mcp import profiles
+from fencepost.mcp.registry import Menu, menu
 from fencepost_mcp_edge.domain.frames import Hello, Request
 
 KEY_BYTES_MAX: Final = 256
@@ -18,17 +20,27 @@ SETTLE_BUDGETS: Final = Budgets(ready_ms=20_000, call_ms=20_000, settle_ms=20_00
 # For what an answer can do without.
 BRIEF_BUDGETS: Final = Budgets(ready_ms=2_000, call_ms=2_000, settle_ms=0)
 
+# Returns the families that are stored for a caller's agent, None where nothing is.
+Stored = Callable[["Caller"], Awaitable[frozenset[str] | None]]
+
 
 class Caller:
     """The agent behind a connection. Acts by that agent's own token and by nothing else."""
 
-    def __init__(self, *, channels: Channels, hello: Hello, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self, *, channels: Channels, hello: Hello, tell: Callable[[str], None], stored: Stored | None = None
+    ) -> None:
         """Build the faces. `tell` sends the shim a word about the connection."""
         self.mailbox: Final = Mailbox(channels, hello.token, budgets=BUDGETS)
         self.settling: Final = Mailbox(channels, hello.token, budgets=SETTLE_BUDGETS)
         self.brief: Final = Mailbox(channels, hello.token, budgets=BRIEF_BUDGETS)
         self.sessions: Final = Sessions(channels, hello.token, budgets=BUDGETS)
         self.providers: Final = Providers(channels, hello.token, budgets=BUDGETS)
+        self.tasks: Final = Tasks(channels, hello.token, budgets=BUDGETS)
+        self.settling_tasks: Final = Tasks(channels, hello.token, budgets=SETTLE_BUDGETS)
+        self.contexts: Final = Contexts(channels, hello.token, budgets=BUDGETS)
+        self.files: Final = Files(channels, hello.token, budgets=BUDGETS)
+        self._stored = stored
         self._channels = channels
         self._hello = hello
         self._tell = tell
@@ -50,6 +62,41 @@ class Caller:
         part = request.key_part
         key = f"mcp-{self._hello.nonce}:#{number}" if part is None else f"mcp-{self._hello.nonce}:{part}"
         return key if len(key) <= KEY_BYTES_MAX else None
+
+    @property
+    def run(self) -> str:
+        """What the notifications of one registration of the agent are counted by: the same as long as its shim lives.
+
+        Over HTTP, where nothing is kept between requests, a life of the agent is one run.
+        """
+        return self._hello.nonce if self._hello.stays else "http"
+
+    @property
+    def warp(self) -> bool:
+        """True where the tools go by their other names."""
+        return self._hello.warp
+
+    @property
+    def who(self) -> str | None:
+        """Whose folder of the home tells which tools are offered, as far as the shim said."""
+        return self._hello.who
+
+    async def menu(self) -> Menu:
+        """Return what is offered to the agent now: what was asked for, as far as what is stored for it allows.
+
+        Raises:
+            FencepostError: what is stored could not be learned.
+        """
+        return menu(await self.families(), warp=self._hello.warp)
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """The families that were asked for, whatever is stored."""
+        return profiles.allowed(self._hello.tools, None)
+
+    async def families(self) -> frozenset[str]:
+        """Return the families that are offered now. Raises FencepostError, see menu."""
+        return profiles.allowed(self._hello.tools, None if self._stored is None else await self._stored(self))
 
     async def confirm(self) -> None:
         """Ask sessions, once, whether the credential is the one that the shim's environment names.

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from fencepost.errors import FencepostError, NotWritten, Refused
-from fencepost.mcp import answers, wire
+from fencepost.mcp import answers, registry, wire
 
 EDGE_CALL_MS_MAX: Final = 62_000
 
@@ -15,29 +16,70 @@ _LOOK: Final = (
     "Do not send it again. Ask the recipient, or look whether it arrived with `fencepost message list --sent` in this"
     " agent's environment."
 )
+_ONCE: Final = (
+    "Do not call it with another request_id. Where you gave one, the same call with the same request_id is carried out"
+    " once at most, so it may be repeated as it was; else look whether it was done."
+)
+_NEW_ID: Final = "It may be called again, with a new request_id: the old one is refused from now on."
 _SEE: Final = "Look at the agent's status with list_agents before you decide anew; it is not tried again."
 
 
 class ToolError(Exception):
     """What the model is told instead of a result. Never holds a body or a credential."""
 
-    def __init__(self, code: str, message: str, *, hint: str = "", uncertain: bool = False) -> None:
+    def __init__(
+        self,
+        code: str,
+        message: str,
+        *,
+        hint: str = "",
+        uncertain: bool = False,
+        state: Mapping[str, str] | None = None,
+        key_spent: bool = False,
+    ) -> None:
         super().__init__(message)
         self.code = code
         self.message = message
         self.hint = hint
         # True where it is not known what was written; else nothing was.
         self.uncertain = uncertain
+        # Safe facts of how things stand.
+        self.state = state
+        # True where the same key would be refused from now on.
+        self.key_spent = key_spent
 
     def line(self, id_text: str) -> bytes:
         """Return the line, without its end, that answers the call."""
-        return wire.tool_error(id_text, code=self.code, message=self.message, hint=self.hint, uncertain=self.uncertain)
+        return wire.tool_error(
+            id_text,
+            code=self.code,
+            message=self.message,
+            hint=self.hint,
+            uncertain=self.uncertain,
+            state=self.state,
+        )
 
 
 def fitting(problem: ToolError, tool: str) -> ToolError:
-    """Return a problem with the hint that fits its tool: a lost interruption is no message that could be looked for."""
+    """Return a problem with the hint that fits its tool: what is lost is looked for where it would be found.
+
+    The seven tools tell no state: their receipts and pages do.
+    """
     if problem.uncertain and tool in answers.TELLS:
         problem.hint = _SEE
+    if tool in answers.MESSAGING:
+        problem.state = None
+    elif problem.uncertain and tool in answers.SETTLES:
+        problem.hint = _ONCE
+    elif problem.key_spent:
+        problem.hint = _NEW_ID
+    return problem
+
+
+def renamed(problem: ToolError) -> ToolError:
+    """Return a problem whose texts call tools by their other names."""
+    problem.message = registry.renamed(problem.message, registry.WARPED)
+    problem.hint = registry.renamed(problem.hint, registry.WARPED)
     return problem
 
 
@@ -53,11 +95,12 @@ def told(error: FencepostError, *, mutation: bool) -> ToolError:
     if isinstance(error, Refused):
         if error.may_resend:
             hint = f"{hint} It may be called again.".lstrip()
-        return ToolError(error.reason, message, hint=hint)
+        return ToolError(error.reason, message, hint=hint, state=error.state)
     if isinstance(error, NotWritten):
         # A new call has a new key, so this holds where the old key was spent too.
         hint = f"It may be called again. {_UP}" if error.reason in NOT_CONNECTED else "It may be called again."
-        return ToolError("not_written" if mutation else "control_transport_error", message, hint=hint)
+        code = "not_written" if mutation else "control_transport_error"
+        return ToolError(code, message, hint=hint, key_spent=error.key_spent)
     if mutation:
         return ToolError("delivery_uncertain", message, hint=_LOOK, uncertain=True)
     return repeatable(message)
@@ -137,6 +180,7 @@ def cancelled() -> ToolError:
         "not_written",
         "The connection was lost, and it is proved that the call was not written and never will be.",
         hint="It may be called again.",
+        key_spent=True,
     )
 
 

@@ -1,0 +1,139 @@
+"""The tools of supervised tasks, and those by which an agent ends its turn or waits for what it supervises."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Final
+
+from fencepost.client import Tasks
+from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.mcp.families.agents import NOTIFICATION_WAIT_MS_MAX
+from fencepost_mcp_edge import task_translate as wire
+from fencepost_mcp_edge.translate import InvalidReceipt, Payload
+from fencepost_mcp_edge.usecases import outcomes
+from fencepost_mcp_edge.usecases.outcomes import ToolError
+from fencepost_mcp_edge.usecases.rows import Asking, Reading, Wait, Write
+
+LISTED_DEFAULT: Final = 50
+LISTED_AT_ONCE: Final = 10
+LISTING_STEPS_MAX: Final = 40
+
+Rpc = Callable[[Tasks, Any], Awaitable[Any]]
+
+_QUEUED: Final = frozenset({pb.TASK_STATE_QUEUED, pb.TASK_STATE_BLOCKED})
+_RUNNING: Final = frozenset({pb.TASK_STATE_RUNNING})
+
+
+async def _ask(name: str, kind: Any, rpc: Rpc, asking: Asking) -> Payload:
+    request = wire.request_of(kind, asking.arguments, asking.request_id)
+    answer = await rpc(asking.caller.tasks, request)
+    return wire.change_result(name, answer.change, asking.request_id)
+
+
+async def _settle(name: str, states: frozenset[int], asking: Asking, epoch: str) -> Payload:
+    """Return what became of a write. A request_id says nothing of its content, so what it did must fit the call."""
+    told = await asking.caller.settling_tasks.settle(
+        pb.SettleTaskRequestRequest(request_id=asking.request_id, epoch=epoch)
+    )
+    if told.fate == pb.REQUEST_FATE_CANCELLED:
+        raise outcomes.cancelled()
+    if told.fate != pb.REQUEST_FATE_WRITTEN:
+        raise outcomes.unsettled(None)
+    task_id = asking.arguments.get("task_id", told.change.task_id)
+    if told.change.state not in states or told.change.task_id != task_id:
+        raise InvalidReceipt
+    return wire.change_result(name, told.change, asking.request_id)
+
+
+def _write(name: str, kind: Any, rpc: Rpc, states: frozenset[int]) -> Write:
+    """Return the row of a write that leads to one of these states."""
+    return Write(name=name, ask=partial(_ask, name, kind, rpc), settle=partial(_settle, name, states))
+
+
+async def _list(asking: Asking) -> Payload:
+    """Read a few tasks at a time until a page is full; what did not fit is read again behind its cursor."""
+    request = wire.list_request(asking.arguments)
+    wanted = asking.arguments.get("limit", LISTED_DEFAULT)
+    page = wire.TaskPage(bytes_max=asking.page_bytes_max)
+    for _ in range(LISTING_STEPS_MAX):
+        request.page_size = min(LISTED_AT_ONCE, wanted - len(page.tasks))
+        response = await asking.caller.tasks.list_tasks(request)
+        if not page.takes(response) or not page.cursor or len(page.tasks) >= wanted:
+            break
+        request.page_token = page.cursor
+    return page.result()
+
+
+async def _get(asking: Asking) -> Payload:
+    return wire.get_result(await asking.caller.tasks.get(asking.arguments["task_id"]))
+
+
+async def _history(asking: Asking) -> Payload:
+    cursor = asking.arguments.get("cursor", "0")
+    if not (cursor.isascii() and cursor.isdigit() and len(cursor) <= 18):
+        raise ToolError("invalid_arguments", "The cursor is none of task_history. Nothing was read.")
+    response = await asking.caller.tasks.history(
+        pb.GetTaskHistoryRequest(
+            task_id=asking.arguments["task_id"], after=int(cursor), page_size=asking.arguments.get("limit", 0)
+        )
+    )
+    return wire.history_result(response, bytes_max=asking.page_bytes_max)
+
+
+async def _ready(asking: Asking) -> Payload:
+    return wire.ready_result(await asking.caller.tasks.ready(asking.caller.run))
+
+
+async def _wait(asking: Asking) -> Payload:
+    timeout_ms = asking.arguments.get("timeout_ms", NOTIFICATION_WAIT_MS_MAX)
+    within_ms = timeout_ms if asking.within_ms is None else min(timeout_ms, asking.within_ms)
+    request = pb.WaitNotificationRequest(timeout_ms=within_ms, run=asking.caller.run)
+    return wire.wait_result(await Wait(request, asking.caller.tasks.wait_notification).end())
+
+
+WRITES: Final = (
+    _write("task_assign", pb.AssignTaskRequest, Tasks.assign, _QUEUED),
+    _write("task_start", pb.StartTaskRequest, Tasks.start, _RUNNING),
+    _write("task_create_pool", pb.CreatePoolTaskRequest, Tasks.create_pool, _QUEUED),
+    _write("task_claim", pb.ClaimTaskRequest, Tasks.claim, _RUNNING),
+    _write(
+        "task_progress",
+        pb.ProgressTaskRequest,
+        Tasks.progress,
+        frozenset({pb.TASK_STATE_RUNNING, pb.TASK_STATE_CANCEL_REQUESTED}),
+    ),
+    _write("task_submit", pb.SubmitTaskRequest, Tasks.submit, frozenset({pb.TASK_STATE_SUBMITTED})),
+    _write("task_review", pb.ReviewTaskRequest, Tasks.review, _QUEUED | {pb.TASK_STATE_ACCEPTED}),
+    _write(
+        "task_integrate",
+        pb.RecordIntegrationRequest,
+        Tasks.record_integration,
+        frozenset({pb.TASK_STATE_INTEGRATED}),
+    ),
+    _write(
+        "task_cancel",
+        pb.CancelTaskRequest,
+        Tasks.cancel,
+        frozenset({pb.TASK_STATE_CANCELLED, pb.TASK_STATE_CANCEL_REQUESTED}),
+    ),
+    _write(
+        "task_finish_cancel",
+        pb.FinishCancelTaskRequest,
+        Tasks.finish_cancel,
+        frozenset({pb.TASK_STATE_CANCELLED}),
+    ),
+    _write("task_fail", pb.FailTaskRequest, Tasks.fail, frozenset({pb.TASK_STATE_FAILED})),
+    _write("task_retry", pb.RetryTaskRequest, Tasks.retry, _QUEUED),
+    _write("task_reassign", pb.ReassignTaskRequest, Tasks.reassign, _QUEUED),
+    _write("task_set_dependencies", pb.SetTaskDependenciesRequest, Tasks.set_dependencies, _QUEUED),
+    _write("task_archive", pb.ArchiveTaskRequest, Tasks.archive, frozenset(pb.TaskState.values())),
+)
+
+READINGS: Final = (
+    Reading(name="task_list", ask=_list),
+    Reading(name="task_get", ask=_get),
+    Reading(name="task_history", ask=_history),
+    Reading(name="agent_ready", ask=_ready),
+    Reading(name="agent_wait", ask=_wait),
+)
