@@ -22,6 +22,7 @@ ROOT = Path(__file__).resolve().parent.parent
 STORES = (
     "mailbox/fencepost_mailbox/store",
     "mailbox/fencepost_mailbox/store/context",
+    "mailbox/fencepost_mailbox/store/evidence",
     "mailbox/fencepost_mailbox/store/files",
     "mailbox/fencepost_mailbox/store/tasks",
     "providers/fencepost_providers/store",

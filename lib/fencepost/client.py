@@ -33,10 +33,12 @@ from fencepost.home import (
     read_credential,
 )
 from fencepost.mailbox.v1 import context_pb2 as contexts
+from fencepost.mailbox.v1 import evidence_pb2 as evidence
 from fencepost.mailbox.v1 import files_pb2 as files
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost.mailbox.v1 import tasks_pb2 as tasks
 from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceStub
+from fencepost.mailbox.v1.evidence_pb2_grpc import EvidenceServiceStub
 from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceStub
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceStub
@@ -48,6 +50,7 @@ from fencepost.transports import ClientCertificates, Remote, TransportName, open
 
 if TYPE_CHECKING:
     from fencepost.mailbox.v1.context_pb2_grpc import ContextServiceAsyncStub
+    from fencepost.mailbox.v1.evidence_pb2_grpc import EvidenceServiceAsyncStub
     from fencepost.mailbox.v1.files_pb2_grpc import FilesServiceAsyncStub
     from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceAsyncStub
     from fencepost.mailbox.v1.tasks_pb2_grpc import TasksServiceAsyncStub
@@ -880,6 +883,7 @@ class Client:
         self.tasks = Tasks(self.channels, identity.token, budgets=budgets)
         self.contexts = Contexts(self.channels, identity.token, budgets=budgets)
         self.files = Files(self.channels, identity.token, budgets=budgets)
+        self.evidence = Evidences(self.channels, identity.token, budgets=budgets)
 
     @classmethod
     def from_environment(
@@ -1009,6 +1013,26 @@ class Contexts(_Service["ContextServiceAsyncStub"]):
     async def list_memory(self, request: contexts.ListProjectMemoryRequest) -> contexts.ListProjectMemoryResponse:
         """Return a page of the versions of the project's memory."""
         return await self._asked(lambda stub: stub.ListProjectMemory, request)
+
+
+class Evidences(_Service["EvidenceServiceAsyncStub"]):
+    """Evidence of tasks as one credential sees it: one method per RPC of EvidenceService that an agent or person calls.
+
+    A report whose answer was lost is sent again as it was: under the same request_id it is carried out once.
+    """
+
+    service = MAILBOX
+
+    def _new_stub(self, channel: grpc.aio.Channel) -> EvidenceServiceAsyncStub:
+        return EvidenceServiceStub(channel)
+
+    async def add(self, request: evidence.AddEvidenceRequest) -> evidence.AddEvidenceResponse:
+        """Report a piece of evidence; nothing is read."""
+        return await self._asked(lambda stub: stub.AddEvidence, request, writes=True)
+
+    async def list_evidence(self, request: evidence.ListEvidenceRequest) -> evidence.ListEvidenceResponse:
+        """Return a page of a task's evidence, each with what the newest check of it found."""
+        return await self._asked(lambda stub: stub.ListEvidence, request)
 
 
 class Files(_Service["FilesServiceAsyncStub"]):

@@ -366,7 +366,7 @@ def integrate(
 ) -> None:
     """Bring the commit of accepted work into the main checkout, all or nothing, and record that; as a coordinator."""
     who = acting.as_agent()
-    common = {
+    common: dict[str, Any] = {
         "task_id": task_id,
         "commit": commit,
         "note": _some_text(text, stdin=stdin, file=file),

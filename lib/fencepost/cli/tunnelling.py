@@ -17,14 +17,15 @@ from fencepost.cli.plain import line, one_line
 from fencepost.cli.renew import begin_generation
 from fencepost.cli.tunnel import AT_END, GIVE_UP_S_MAX
 from fencepost.client import new_key
+from fencepost.connect.entry import SERVER_NAME
 from fencepost.errors import FencepostError, NotWritten, Refused
 from fencepost.home import HOME_VARIABLE, SESSION_VARIABLE, Home, read_address, read_credential
+from fencepost.mcp import names
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost.tunnel.destination import Destination, check_destination
 from fencepost.tunnel.link import SILENCE_MS_MAX, Link, Plan, Prepared, shim_files
 from fencepost.tunnel.standing import Happening, stand
 
-SERVER: Final = "fencepost"
 AGENTS_MAX: Final = 64
 
 
@@ -223,9 +224,14 @@ class _Teller:
 
 def _configuration(prepared: Prepared, agent_id: str) -> Mapping[str, Any]:
     """Return what an agent program over there is to be given."""
-    environment = {HOME_VARIABLE: prepared.folder, SESSION_VARIABLE: agent_id}
+    # It is a remote account's also where the program is started at that machine's own screen.
+    environment = {
+        HOME_VARIABLE: prepared.folder,
+        SESSION_VARIABLE: agent_id,
+        names.SERVER_VARIABLE: names.SSH,
+    }
     command = prepared.shim or "fencepost-mcp"
-    return {"mcpServers": {SERVER: {"command": command, "args": [], "env": environment}}}
+    return {"mcpServers": {SERVER_NAME: {"command": command, "args": [], "env": environment}}}
 
 
 def _renew(operator: acting.Acting, found: Sequence[pb.Agent], *, as_json: bool) -> None:

@@ -14,6 +14,8 @@ from fencepost.home import Home
 from fencepost.mailbox.v1 import (
     context_pb2,
     context_pb2_grpc,
+    evidence_pb2,
+    evidence_pb2_grpc,
     files_pb2,
     files_pb2_grpc,
     mailbox_pb2,
@@ -34,6 +36,8 @@ from fencepost_mailbox.context_servicer import ContextServicer
 from fencepost_mailbox.directory import Mirror, SessionsPort
 from fencepost_mailbox.erasure import Eraser
 from fencepost_mailbox.events import EventWatch
+from fencepost_mailbox.evidence_servicer import RULES as EVIDENCE_RULES
+from fencepost_mailbox.evidence_servicer import EvidenceServicer
 from fencepost_mailbox.file_servicer import RULES as FILE_RULES
 from fencepost_mailbox.file_servicer import FilesServicer
 from fencepost_mailbox.servicer import RULES, MailboxServicer
@@ -62,6 +66,7 @@ _log: Final = logs.get(__name__)
 _descriptor: Final = mailbox_pb2.DESCRIPTOR.services_by_name["MailboxService"]
 _task_descriptor: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
 _context_descriptor: Final = context_pb2.DESCRIPTOR.services_by_name["ContextService"]
+_evidence_descriptor: Final = evidence_pb2.DESCRIPTOR.services_by_name["EvidenceService"]
 _file_descriptor: Final = files_pb2.DESCRIPTOR.services_by_name["FilesService"]
 
 
@@ -188,6 +193,10 @@ class Mailbox:
         """Return what answers the RPCs of shared context and project memory."""
         return ContextServicer(self.ports)
 
+    def evidence_servicer(self) -> EvidenceServicer:
+        """Return what answers the RPCs of evidence."""
+        return EvidenceServicer(self.ports)
+
     def files_servicer(self) -> FilesServicer:
         """Return what answers the RPCs of file reservations."""
         return FilesServicer(self.ports)
@@ -309,6 +318,10 @@ def _add_servicers(server: Server, mailbox: Mailbox) -> None:
     files_pb2_grpc.add_FilesServiceServicer_to_server(
         guarded(mailbox.files_servicer(), descriptor=_file_descriptor, rules=FILE_RULES, **shared), server.handlers
     )
+    evidence_pb2_grpc.add_EvidenceServiceServicer_to_server(
+        guarded(mailbox.evidence_servicer(), descriptor=_evidence_descriptor, rules=EVIDENCE_RULES, **shared),
+        server.handlers,
+    )
 
 
 async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> int:
@@ -328,7 +341,8 @@ async def serve(home: Home, settings: MailboxSettings, stop: asyncio.Event) -> i
             home=home,
             service=SERVICE,
             full_names=tuple(
-                one.full_name for one in (_descriptor, _task_descriptor, _context_descriptor, _file_descriptor)
+                one.full_name
+                for one in (_descriptor, _task_descriptor, _context_descriptor, _file_descriptor, _evidence_descriptor)
             ),
             drain_ms=settings.drain_ms,
             reflection=settings.reflection,

@@ -77,7 +77,7 @@ async def far_shim(stands: dict[str, Any]) -> AsyncIterator[Shim]:
     server = stands["agents"][0]["mcp"]["mcpServers"]["fencepost"]
     env = {**server["env"], "PATH": "/usr/bin:/bin"}
     async with running_shim(env=env, program=(server["command"], *server["args"])) as shim:
-        await shim.greet()
+        assert (await shim.greet())["serverInfo"]["name"] == "fencepost-ssh"
         yield shim
 
 

@@ -20,6 +20,7 @@ from fencepost_mailbox.domain.values import Answer, Delivery, Kind
 from fencepost_mailbox.store import sqlite_statements
 from fencepost_mailbox.store.context import sqlite_statements as context_statements
 from fencepost_mailbox.store.context.tables import TABLES as CONTEXT_TABLES
+from fencepost_mailbox.store.evidence.tables import TABLES as EVIDENCE_TABLES
 from fencepost_mailbox.store.files import sqlite_statements as file_statements
 from fencepost_mailbox.store.files.tables import TABLES as FILE_TABLES
 from fencepost_mailbox.store.sqlite import FLOORS_CACHED_MAX
@@ -30,7 +31,7 @@ from fencepost_mailbox.store.tasks.tables import DUE, EXECUTING, QUEUED
 from fencepost_mailbox.store.tasks.tables import TABLES as TASK_TABLES
 
 PACKAGE = "fencepost_mailbox.store.migrations"
-TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *FILE_TABLES)
+TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *EVIDENCE_TABLES, *FILE_TABLES)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from fencepost.common.v1 import common_pb2 as common
-from fencepost.mailbox.v1 import context_pb2, mailbox_pb2
+from fencepost.mailbox.v1 import context_pb2, evidence_pb2, mailbox_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 from fencepost_kit.identity import Role
 from fencepost_mailbox import task_translate
@@ -131,14 +131,18 @@ async def test_a_task_goes_from_its_assignment_to_its_integration(served: Served
     assert (task.attempt.attempt_id, task.attempt.agent.name) == (started.attempt_id, "bob")
     assert task.attempt.certainty == pb.ATTEMPT_CERTAINTY_ACTIVE
     assert (task.issuer.name, task.assignee.agent_id, task.reviewer.name) == ("ann", uuid_of("bob"), "ann")
-    await act(served, "bob", "SubmitTask", made.task_id, revision=1, result="r", evidence="e", evidence_ids=["evd_1"])
+    report = evidence_pb2.AddEvidenceRequest(
+        task_id=made.task_id, commit=evidence_pb2.CommitEvidence(commit="a" * 40), request_id=request_id()
+    )
+    named = [(await served.call("bob", "AddEvidence", report)).evidence_id]
+    await act(served, "bob", "SubmitTask", made.task_id, revision=1, result="r", evidence="e", evidence_ids=named)
     await act(served, "ann", "ReviewTask", made.task_id, revision=1, accepted=True)
     done = await act(
         served, "cyd", "RecordIntegration", made.task_id, commit="a" * 40, integration=pb.INTEGRATION_MERGED
     )
     assert done.state == pb.TASK_STATE_INTEGRATED
     shown = await served.call("bob", "GetTask", pb.GetTaskRequest(task_id=made.task_id))
-    assert (shown.task.result, shown.task.evidence, list(shown.task.evidence_ids)) == ("r", "e", ["evd_1"])
+    assert (shown.task.result, shown.task.evidence, list(shown.task.evidence_ids)) == ("r", "e", named)
     assert (shown.task.attempt.outcome, shown.task.commit) == (pb.ATTEMPT_OUTCOME_SUBMITTED, "a" * 40)
     ask = pb.GetTaskHistoryRequest(task_id=made.task_id, page_size=4)
     first = await served.call("ann", "GetTaskHistory", ask)

@@ -15,6 +15,8 @@ from fencepost.home import Home
 from fencepost.mailbox.v1 import (
     context_pb2,
     context_pb2_grpc,
+    evidence_pb2,
+    evidence_pb2_grpc,
     files_pb2,
     files_pb2_grpc,
     mailbox_pb2_grpc,
@@ -29,6 +31,7 @@ from fencepost_kit.ids import uuid_text
 from fencepost_kit.serve import SERVER_OPTIONS
 from fencepost_kit.statuses import detail_of
 from fencepost_mailbox.context_servicer import RULES as CONTEXT_RULES
+from fencepost_mailbox.evidence_servicer import RULES as EVIDENCE_RULES
 from fencepost_mailbox.file_servicer import RULES as FILE_RULES
 from fencepost_mailbox.servicer import RULES
 from fencepost_mailbox.settings import MailboxSettings
@@ -51,6 +54,7 @@ AGENTS: Final = ("ann", "bob", "cyd")
 HOSTS: Final = {"operator": Role.OPERATOR, "service": Role.SERVICE}
 DESCRIPTOR: Final = pb.DESCRIPTOR.services_by_name["MailboxService"]
 CONTEXT_DESCRIPTOR: Final = context_pb2.DESCRIPTOR.services_by_name["ContextService"]
+EVIDENCE_DESCRIPTOR: Final = evidence_pb2.DESCRIPTOR.services_by_name["EvidenceService"]
 FILE_DESCRIPTOR: Final = files_pb2.DESCRIPTOR.services_by_name["FilesService"]
 TASK_DESCRIPTOR: Final = tasks_pb2.DESCRIPTOR.services_by_name["TasksService"]
 
@@ -130,6 +134,10 @@ class ServedMailbox:
         files_pb2_grpc.add_FilesServiceServicer_to_server(
             guarded(self.mailbox.files_servicer(), descriptor=FILE_DESCRIPTOR, rules=FILE_RULES, **shared), server
         )
+        evidence_pb2_grpc.add_EvidenceServiceServicer_to_server(
+            guarded(self.mailbox.evidence_servicer(), descriptor=EVIDENCE_DESCRIPTOR, rules=EVIDENCE_RULES, **shared),
+            server,
+        )
         tasks_pb2_grpc.add_TasksServiceServicer_to_server(
             guarded(self.mailbox.tasks_servicer(), descriptor=TASK_DESCRIPTOR, rules=TASK_RULES, **shared), server
         )
@@ -144,6 +152,7 @@ class ServedMailbox:
         self._others: tuple[Any, ...] = (
             context_pb2_grpc.ContextServiceStub(channel),
             files_pb2_grpc.FilesServiceStub(channel),
+            evidence_pb2_grpc.EvidenceServiceStub(channel),
             tasks_pb2_grpc.TasksServiceStub(channel),
         )
 

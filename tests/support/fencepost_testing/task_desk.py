@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
+from fencepost_mailbox.domain.evidence.values import CommitReported, Evidence, Reported
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.values import (
@@ -21,6 +22,7 @@ from fencepost_mailbox.domain.tasks.values import (
     Task,
     TaskEvent,
 )
+from fencepost_mailbox.usecases.evidence.keep import Add, Added, KeepEvidence
 from fencepost_mailbox.usecases.tasks import act, create, look, supervise
 from fencepost_mailbox.usecases.tasks.callers import Change
 from fencepost_mailbox.usecases.tasks.settle import SettleTaskRequest
@@ -136,6 +138,31 @@ class TaskDesk(Desk):
             **options,
         )
         return await act.Act(self.ports)(caller_named(who, generation), command)
+
+    async def report(
+        self,
+        who: str,
+        task_id: bytes,
+        reported: Reported | None = None,
+        *,
+        note: str = "",
+        request_id: bytes | None = None,
+        generation: int = 1,
+    ) -> Added:
+        """Add evidence; a commit where nothing is said."""
+        command = Add(
+            task_id=task_id,
+            reported=CommitReported(commit="a" * 40) if reported is None else reported,
+            note=note,
+            request_id=self.request_id() if request_id is None else request_id,
+        )
+        return await KeepEvidence(self.ports).add(caller_named(who, generation), command)
+
+    async def evidence(
+        self, who: str, task_id: bytes, *only: str, size: int = 0, after: str = ""
+    ) -> tuple[Sequence[Evidence], bool]:
+        """List evidence."""
+        return await KeepEvidence(self.ports).listed(caller_named(who), task_id, only, size, after)
 
     async def claim_task(self, who: str, task_id: bytes, **options: Any) -> Change:
         """Claim a task."""

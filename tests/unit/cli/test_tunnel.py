@@ -92,7 +92,8 @@ def test_a_person_is_told_what_to_give_the_program_over_there(capsys: pytest.Cap
     tell(Happening(what="lost", error=NotWritten("unreachable", "gone", state={"ssh": "timed\x1bout"}), again_ms=500))
     tell(STANDS)
     out = capsys.readouterr().out
-    assert f'"env": {{\n        "FENCEPOST_HOME": "/r",\n        "FENCEPOST_SESSION_ID": "{AGENT}"' in out
+    assert f'"env": {{\n        "FENCEPOST_HOME": "/r",\n        "FENCEPOST_SESSION_ID": "{AGENT}",' in out
+    assert '"FENCEPOST_SERVER_NAME": "fencepost-ssh"' in out
     assert "begin again with --install-shim" in out
     assert "Lost: gone (timed␛out). Again in 500 ms." in out
     assert "The tunnel stands again (ssh is process 7)." in out

@@ -135,6 +135,8 @@ class Operation(enum.IntEnum):
     # Every write of contexts and memory, and every write of reservations.
     CONTEXT = 21
     FILES = 22
+    # Every report of evidence.
+    EVIDENCE = 23
 
 
 class FactKind(enum.IntEnum):

@@ -20,6 +20,7 @@ from fencepost_mailbox.domain.deletion import Tombstone
 from fencepost_mailbox.domain.idempotency import KeyRow
 from fencepost_mailbox.domain.values import Agent, Fact, Inbox, Operation, Record
 from fencepost_mailbox.store.context.protocol import ContextQueries, ContextTransaction
+from fencepost_mailbox.store.evidence.protocol import EvidenceQueries, EvidenceTransaction
 from fencepost_mailbox.store.files.protocol import FileQueries, FileTransaction
 from fencepost_mailbox.store.tasks.protocol import TaskQueries, TaskTransaction
 
@@ -86,6 +87,11 @@ class Queries(Protocol):
     @property
     def files(self) -> FileQueries:
         """What can be asked of file reservations."""
+        ...
+
+    @property
+    def evidence(self) -> EvidenceQueries:
+        """What can be asked of evidence."""
         ...
 
     def snapshot(self) -> AbstractContextManager[None]:
@@ -227,6 +233,11 @@ class Transaction(Queries, Protocol):
     @property
     def files(self) -> FileTransaction:
         """What an operation may write of file reservations."""
+        ...
+
+    @property
+    def evidence(self) -> EvidenceTransaction:
+        """What an operation may write of evidence."""
         ...
 
     def next_sequence(self, project_id: bytes) -> int:

@@ -36,6 +36,7 @@ from fencepost_mailbox.domain.values import (
 )
 from fencepost_mailbox.store import sqlite_statements as sql
 from fencepost_mailbox.store.context.sqlite import SqliteContextQueries, SqliteContextTransaction
+from fencepost_mailbox.store.evidence.sqlite import SqliteEvidenceQueries, SqliteEvidenceTransaction
 from fencepost_mailbox.store.files.sqlite import SqliteFileQueries, SqliteFileTransaction
 from fencepost_mailbox.store.protocol import (
     Applied,
@@ -239,6 +240,7 @@ class SqliteQueries:
         self._tasks = SqliteTaskQueries(cursor)
         self._context = SqliteContextQueries(cursor)
         self._files = SqliteFileQueries(cursor)
+        self._evidence = SqliteEvidenceQueries(cursor)
 
     @property
     def tasks(self) -> SqliteTaskQueries:
@@ -254,6 +256,11 @@ class SqliteQueries:
     def files(self) -> SqliteFileQueries:
         """See Queries."""
         return self._files
+
+    @property
+    def evidence(self) -> SqliteEvidenceQueries:
+        """See Queries."""
+        return self._evidence
 
     @property
     def _cursor(self) -> sqlite3.Cursor:
@@ -474,6 +481,7 @@ class SqliteTransaction(SqliteQueries):
         self._task_transaction = SqliteTaskTransaction(cursor)
         self._context_transaction = SqliteContextTransaction(cursor)
         self._file_transaction = SqliteFileTransaction(cursor)
+        self._evidence_transaction = SqliteEvidenceTransaction(cursor)
 
     @property
     def tasks(self) -> SqliteTaskTransaction:
@@ -489,6 +497,11 @@ class SqliteTransaction(SqliteQueries):
     def files(self) -> SqliteFileTransaction:
         """See Transaction."""
         return self._file_transaction
+
+    @property
+    def evidence(self) -> SqliteEvidenceTransaction:
+        """See Transaction."""
+        return self._evidence_transaction
 
     def hold_back(self) -> None:
         """Hold new keys and records back from now on."""

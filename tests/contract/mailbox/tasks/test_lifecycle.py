@@ -6,6 +6,7 @@ import asyncio
 
 import pytest
 
+from fencepost_mailbox.domain.evidence.values import evidence_id_text
 from fencepost_mailbox.domain.refusals import InvalidState, NotFound, StaleGeneration, Unauthorized
 from fencepost_mailbox.domain.tasks.refusals import (
     ALREADY_RUNNING,
@@ -215,9 +216,10 @@ async def test_failed_work_is_tried_again_or_given_to_another(desk: TaskDesk) ->
     task_id = await desk.assign("ann", "bob")
     await desk.start_task("bob", task_id)
     old = desk.task(task_id).attempt_id
-    await desk.fail("bob", task_id, text="no compiler", evidence="log", evidence_ids=("evd-1",))
+    named = evidence_id_text((await desk.report("bob", task_id)).evidence_id)
+    await desk.fail("bob", task_id, text="no compiler", evidence="log", evidence_ids=(named,))
     task = desk.task(task_id)
-    assert (task.failure, task.evidence, task.evidence_ids) == ("no compiler", "log", ("evd-1",))
+    assert (task.failure, task.evidence, task.evidence_ids) == ("no compiler", "log", (named,))
     assert desk.attempt(old).outcome is AttemptOutcome.FAILED
     assert (await desk.retry("ann", task_id)).event.revision == 2
     assert desk.task(task_id).failure == ""

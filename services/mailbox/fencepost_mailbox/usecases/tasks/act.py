@@ -12,6 +12,7 @@ from typing import Final
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import Refusal
+from fencepost_mailbox.domain.evidence.values import evidence_id_of
 from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.fields import check_ids, check_words
@@ -97,6 +98,7 @@ class Acting:
         )
         rule, part = decide(task.phase, command.action, parts)
         check_needs(rule.needs, self._case(tx, task, rule))
+        self._check_evidence(tx)
         if command.action is Action.SET_DEPENDENCIES:
             tx.tasks.set_prerequisites(task.task_id, command.prerequisites)
         done = carry_out(tx, task, rule, self._deed(task, part))
@@ -131,6 +133,14 @@ class Acting:
         if Need.PREREQUISITES in needs:
             case = replace(case, prerequisites=asked_for(tx, task.project_id, self.command.prerequisites, task.task_id))
         return case
+
+    def _check_evidence(self, tx: Transaction) -> None:
+        """Let only evidence be named that was added to this very task."""
+        for text in self.command.words.evidence_ids:
+            evidence_id = evidence_id_of(text)
+            found = tx.evidence.one(evidence_id) if evidence_id is not None else None
+            of_it = found is not None and found.task_id == self.command.task_id
+            check_field(holds=of_it, field="evidence_ids", rule="names evidence that the task does not have")
 
     def _reviewer(self, task: Task) -> bytes | None:
         return self.reviewer if self.reviewer is not None else task.reviewer

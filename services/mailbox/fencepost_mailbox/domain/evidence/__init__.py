@@ -1,0 +1,1 @@
+"""Evidence of work: what may be reported."""

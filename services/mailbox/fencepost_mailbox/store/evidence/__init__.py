@@ -1,0 +1,1 @@
+"""Evidence of work in the store."""

@@ -1,0 +1,1 @@
+"""Evidence of work: adding, listing, and recording what a check found."""
