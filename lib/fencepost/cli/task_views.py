@@ -19,9 +19,10 @@ from fencepost.cli.options import AsJson
 from fencepost.cli.plain import line, one_line, plain
 from fencepost.cli.scope import ProjectOption, project_id_of
 from fencepost.cli.screen import Column
-from fencepost.cli.task_words import event_line, person, state_word, states_named, task_lines
+from fencepost.cli.task_words import event_line, evidence_lines, person, state_word, states_named, task_lines
 from fencepost.cli.tasks import TaskId
 from fencepost.errors import NotWritten, Refused
+from fencepost.mailbox.v1 import evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 
 WATCH_POLL_MS: Final = 500
@@ -115,10 +116,15 @@ def _row(task: pb.Task) -> list[str]:
 
 
 def show_task(task_id: TaskId, *, as_json: AsJson = False) -> None:
-    """Show one task with its texts, attempt and prerequisites."""
-    shown = acting.call(acting.as_whoever(), lambda services: services.tasks.get(task_id))
+    """Show one task with its texts, attempt, prerequisites and evidence."""
+
+    async def work(services: acting.Services) -> tuple[pb.GetTaskResponse, list[evidence_pb2.Evidence] | None]:
+        return await services.tasks.get(task_id), await _evidence(services, task_id)
+
+    shown, evidence = acting.call(acting.as_whoever(), work)
     if as_json:
-        screen.put_json(plain(shown))
+        listed = None if evidence is None else [plain(one) for one in evidence]
+        screen.put_json({**plain(shown), "evidence": listed})
         return
     screen.put("\n".join(task_lines(shown)))
     task = shown.task
@@ -133,8 +139,29 @@ def show_task(task_id: TaskId, *, as_json: AsJson = False) -> None:
         if text:
             screen.put(title)
             screen.put_body(text)
-    for descriptor in task.evidence_ids:
-        screen.put_body(descriptor)
+    if task.evidence_ids:
+        screen.put(f"Named with it: {', '.join(map(one_line, task.evidence_ids))}")
+    for piece in evidence or ():
+        screen.put("\n".join(evidence_lines(piece)))
+
+
+async def _evidence(services: acting.Services, task_id: str) -> list[evidence_pb2.Evidence] | None:
+    """Return what was reported for a task; None where the caller may see the task and not that."""
+    found: list[evidence_pb2.Evidence] = []
+    ask = evidence_pb2.ListEvidenceRequest(task_id=task_id, page_size=PAGE_ROWS)
+    try:
+        for _ in range(PAGES_LISTED_MAX):
+            page = await services.evidence.list_evidence(ask)
+            found.extend(page.evidence)
+            if not page.has_more:
+                break
+            ask.after = found[-1].evidence_id
+    except Refused as refused:
+        # Who might claim a task of the pool has no part in it yet.
+        if refused.may_resend:
+            raise
+        return None
+    return found
 
 
 async def _events(services: acting.Services, task_id: str, after: int) -> AsyncIterator[pb.TaskEvent]:

@@ -17,7 +17,7 @@ from fencepost.cli.moments import moment_ms
 from fencepost.cli.screen import _VERBS
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Refused
-from fencepost.mailbox.v1 import context_pb2
+from fencepost.mailbox.v1 import context_pb2, evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as sessions
@@ -84,6 +84,7 @@ def desk(shell: Shell) -> Shell:
     shell.sessions.answers = {"list_projects": sessions.ListProjectsResponse(projects=[here])}
     shell.tasks.answers = {name: kind(change=CHANGE) for name, kind in METHODS.items()}
     shell.tasks.answers["get"] = pb.GetTaskResponse(task=a_task())
+    shell.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse()
     return shell
 
 
@@ -258,7 +259,7 @@ def test_a_task_is_shown_with_its_texts_behind_a_prefix_and_everything_that_limi
     waits_for = a_task(task_id=OTHER, state=pb.TASK_STATE_ACCEPTED, attempt=None)
     desk.tasks.answers["get"] = pb.GetTaskResponse(task=told, dependencies=[waits_for], supervised=True)
     out = desk("task", "show", TASK).out
-    assert "Description\n  | Do it.\n  | result\nResult\n  | Done.\n  | log\n" in out
+    assert "Description\n  | Do it.\n  | result\nResult\n  | Done.\nNamed with it: log\n" in out
     assert "\x1b" not in out
     for words in (
         "running (unknown), revision 2, version 6",
@@ -274,6 +275,47 @@ def test_a_task_is_shown_with_its_texts_behind_a_prefix_and_everything_that_limi
     pooled = a_task(assignee=None, attempt=None, state=pb.TASK_STATE_QUEUED)
     desk.tasks.answers["get"] = pb.GetTaskResponse(task=pooled)
     assert "in the pool, for any agent of the project; given by" in desk("task", "show", TASK).out
+
+
+@pytest.mark.requirement("cli.evidence-is-shown-as-reported-and-as-found")
+def test_evidence_is_shown_as_its_reporters_word_and_apart_from_it_what_a_check_found(desk: Shell) -> None:
+    pieces = [
+        evidence_pb2.Evidence(
+            evidence_id="evi_1", file=evidence_pb2.FileEvidence(path="a.py", sha256="f" * 64, commit="a" * 40), note="n"
+        ),
+        evidence_pb2.Evidence(
+            evidence_id="evi_2",
+            reporter=common_pb2.AgentRef(agent_id=BOB, name="bob"),
+            commit=evidence_pb2.CommitEvidence(commit="b" * 40),
+            verdict=evidence_pb2.VERDICT_MISMATCH,
+            verified_at_ms=AT_MS,
+            checkout="/w",
+            detail="no such commit",
+        ),
+        evidence_pb2.Evidence(evidence_id="evi_3", diff=evidence_pb2.DiffEvidence(base="1" * 40, head="2" * 40)),
+        evidence_pb2.Evidence(
+            evidence_id="evi_4",
+            test=evidence_pb2.TestEvidence(label="make test", outcome=evidence_pb2.TEST_OUTCOME_NOT_RUN, exit_code=3),
+        ),
+        evidence_pb2.Evidence(evidence_id="evi_5", diff=evidence_pb2.DiffEvidence(path="x.diff")),
+        evidence_pb2.Evidence(evidence_id="evi_6"),
+    ]
+    pages = {
+        "": evidence_pb2.ListEvidenceResponse(evidence=pieces[:5], has_more=True),
+        "evi_5": evidence_pb2.ListEvidenceResponse(evidence=pieces[5:]),
+    }
+    desk.evidence.answers["list_evidence"] = lambda ask: pages[ask.after]
+    out = desk("task", "show", TASK).out
+    assert f"evi_1  file a.py at {'a' * 40}, sha256 {'f' * 64}, reported by the operator\n  n\n  not checked\n" in out
+    assert f"evi_2  commit {'b' * 40}, reported by bob\n  mismatch at " in out
+    assert " in /w: no such commit\n" in out
+    assert f"evi_3  diff {'1' * 40}..{'2' * 40}, " in out
+    assert "evi_4  test make test: not run, exit code 3, " in out
+    assert "evi_5  diff x.diff, " in out
+    assert "evi_6  evidence of a kind that this version does not know" in out
+    assert [one["evidence_id"] for one in desk("task", "show", TASK, "--json").document["evidence"]][5] == "evi_6"
+    desk.evidence.answers["list_evidence"] = Refused("not_found", "no part in it")
+    assert desk("task", "show", TASK, "--json").document["evidence"] is None
 
 
 def an_event(sequence: int, action: Any, to: Any, **facts: Any) -> pb.TaskEvent:
