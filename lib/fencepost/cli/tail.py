@@ -12,6 +12,7 @@ from fencepost.cli import acting, screen
 from fencepost.cli.directory import resolve
 from fencepost.cli.options import AsJson
 from fencepost.cli.plain import enum_word, line, one_line, plain
+from fencepost.cli.task_words import event_line
 from fencepost.errors import FencepostError, NotWritten, Refused
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 
@@ -28,6 +29,7 @@ def tail(
         int | None,
         typer.Option(metavar="N", help="Begin behind this sequence; 0 for everything. Default: what is new."),
     ] = None,
+    tasks: Annotated[bool, typer.Option("--tasks", help="What happens to tasks too.")] = False,
     until_now: Annotated[bool, typer.Option("--until-now", help="End when everything so far is told.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -42,7 +44,7 @@ def tail(
         raise Refused("invalid_limit", "--after takes a sequence of at least 0; nothing was read")
     if until_now and after is None:
         after = 0
-    ask = pb.WatchEventsRequest(after=ONLY_NEW if after is None else after)
+    ask = pb.WatchEventsRequest(after=ONLY_NEW if after is None else after, tasks=tasks)
 
     async def work(services: acting.Services) -> None:
         if agent is not None:
@@ -79,6 +81,9 @@ async def _follow(services: acting.Services, ask: pb.WatchEventsRequest, *, unti
 def _put(event: pb.WatchEventsResponse, *, as_json: bool) -> None:
     if as_json:
         screen.put(line(plain(event)))
+        return
+    if event.HasField("task_event"):
+        screen.put(event_line(event.task.task_id, event.task_event))
         return
     record, fact = event.record, event.fact
     kind = enum_word(record.DESCRIPTOR.fields_by_name["kind"], record.kind)

@@ -147,7 +147,7 @@ class Call:
     ) -> None:
         self.id_text = id_text
         self.name = name
-        # The request, byte for byte as the client sent it.
+        # The request, byte for byte as the client sent it; of a tool that names files, with their names in its _meta.
         self.line = line
         # How long the tool was asked to wait; 0 where it does not.
         self.wait_ms = wait_ms

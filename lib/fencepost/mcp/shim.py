@@ -15,7 +15,7 @@ from errno import EAGAIN, EINTR
 from select import POLLERR, POLLHUP, POLLIN, POLLNVAL, POLLOUT, poll
 from time import monotonic
 
-from fencepost.mcp import wire
+from fencepost.mcp import answers, wire
 from fencepost.mcp.session import LINE_BYTES_MAX, Session, Told
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
@@ -85,6 +85,8 @@ class Shim:
 
     def admit(self, call: Call) -> None:
         """Take over a tool call; the first one loads what calls need."""
+        if call.name in answers.PLACED and not self._placed(call):
+            return
         if self._link is None:
             try:
                 # An agent that never calls a tool pays for none of it.
@@ -100,6 +102,18 @@ class Shim:
         if self._calls is not None:
             self._calls.now = monotonic()
             self._calls.admit(call)
+
+    def _placed(self, call: Call) -> bool:
+        """Name the files of a call as its checkout has them, or answer it."""
+        try:
+            from fencepost.mcp import places  # noqa: PLC0415 (few agents name files)
+
+            answer = places.prepare(call, None if self._asked is None else self._asked.project)
+        except Exception as error:  # noqa: BLE001 - as for the rest of what calls need
+            answer = _broken(call, error)
+        if answer is not None:
+            call.sink(answer)
+        return answer is None
 
     def cancel(self, id_text: str) -> None:
         """Send nothing further for a call."""

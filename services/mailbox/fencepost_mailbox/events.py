@@ -1,4 +1,4 @@
-"""WatchEvents: what becomes true of records, in commit order.
+"""WatchEvents: what becomes true of records and of tasks, in commit order.
 
 A watcher reads from its own position: nothing is queued for it, so that a slow one costs nothing and misses nothing.
 """
@@ -12,9 +12,12 @@ from typing import Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.refusal import Overloaded, PermissionDenied
+from fencepost_mailbox.domain.tasks.values import Task, TaskEvent
 from fencepost_mailbox.domain.values import Fact, Record
 from fencepost_mailbox.store.protocol import Queries, Store
 from fencepost_mailbox.usecases.ports import Directory
+from fencepost_mailbox.usecases.tasks.callers import Actor
+from fencepost_mailbox.usecases.tasks.look import may_see
 
 EVENT_WATCHERS_MAX: Final = 256
 STEP_EVENTS: Final = 200
@@ -22,30 +25,41 @@ STEP_EVENTS: Final = 200
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """Something that became true: a record's admission where `fact` is None. Both are None where everything is told."""
+    """Something that became true: a record's admission where `fact` is None, or what happened to a task.
+
+    Nothing is there but the position where everything is told.
+    """
 
     position: int
-    record: Record | None
-    fact: Fact | None
+    record: Record | None = None
+    fact: Fact | None = None
+    task: Task | None = None
+    happened: TaskEvent | None = None
 
 
-def step(queries: Queries, after: int, limit: int) -> tuple[list[Event], int]:
+def step(queries: Queries, after: int, limit: int, *, tasks: bool = False) -> tuple[list[Event], int]:
     """Return the next events behind `after` in commit order, and the position that they reach.
 
-    Admissions and facts are numbered by one counter. A list that is cut short says nothing of what stands behind its
-    last number, so that only what is below both ends is returned.
+    Admissions, facts and events of tasks are numbered by one counter. A list that is cut short says nothing of what
+    stands behind its last number, so that only what is below all ends is returned.
     """
     with queries.snapshot():
         newest = queries.newest_sequence()
         records = queries.admissions(after, limit)
         facts = queries.facts_behind(after, limit)
-        ends = [listed[-1].sequence for listed in (records, facts) if len(listed) == limit]
+        happened = queries.tasks.events_behind(after, limit) if tasks else []
+        ends = [listed[-1].sequence for listed in (records, facts, happened) if len(listed) == limit]
         reach = min([newest, *ends])
-        events = [Event(position=one.sequence, record=one, fact=None) for one in records if one.sequence <= reach]
+        events = [Event(position=one.sequence, record=one) for one in records if one.sequence <= reach]
         events += [
             Event(position=fact.sequence, record=queries.record(fact.record_id), fact=fact)
             for fact in facts
             if fact.sequence <= reach
+        ]
+        events += [
+            Event(position=one.sequence, happened=one, task=queries.tasks.task(one.task_id))
+            for one in happened
+            if one.sequence <= reach
         ]
     events.sort(key=lambda event: event.position)
     return events, max(after, reach)
@@ -75,8 +89,13 @@ class EventWatch:
         self._draining = True
         self.mark()
 
-    async def watch(self, caller: Caller, *, after: int, agent_id: bytes | None) -> AsyncIterator[Event]:
+    async def watch(
+        self, caller: Caller, *, after: int, agent_id: bytes | None, tasks: bool = False
+    ) -> AsyncIterator[Event]:
         """Yield what became true behind `after`, then a mark, then what becomes true. A negative `after` begins now.
+
+        With `tasks` also what happens to tasks that the caller may see now, as GetTask shows them; an operator who
+        names an agent is told of those in which it has a part.
 
         Raises:
             PermissionDenied: an agent asked for another's.
@@ -93,9 +112,9 @@ class EventWatch:
         try:
             while not self._draining:
                 news.clear()
-                events, reached = step(self._store.read, position, STEP_EVENTS)
+                events, reached = step(self._store.read, position, STEP_EVENTS, tasks=tasks)
                 for event in events:
-                    if event.record is not None and whose in (None, event.record.sender, event.record.recipient):
+                    if self._concerns(event, caller, whose):
                         yield event
                 moved, position = reached > position, reached
                 if moved:
@@ -103,11 +122,35 @@ class EventWatch:
                     continue
                 if not told:
                     told = True
-                    yield Event(position=position, record=None, fact=None)
+                    yield Event(position=position)
                 await news.wait()
                 self._whose(caller, agent_id)
         finally:
             self._watchers.discard(news)
+
+    def _concerns(self, event: Event, caller: Caller, whose: bytes | None) -> bool:
+        if event.record is not None:
+            return whose in (None, event.record.sender, event.record.recipient)
+        if event.task is None:
+            return False
+        if caller.role is Role.OPERATOR:
+            if whose is None:
+                return True
+            named = self._directory.agent(whose)
+            actor = Actor(
+                role=Role.AGENT,
+                agent_id=whose,
+                project_id=None if named is None else named.project_id,
+                generation=0,
+            )
+        else:
+            actor = Actor(
+                role=caller.role,
+                agent_id=caller.agent_id,
+                project_id=caller.project_id,
+                generation=caller.generation,
+            )
+        return may_see(self._store.read, actor, event.task)
 
     def _whose(self, caller: Caller, agent_id: bytes | None) -> bytes | None:
         self._directory.check_stands(caller)

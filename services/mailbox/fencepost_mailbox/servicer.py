@@ -19,6 +19,7 @@ from fencepost_kit.refusal import Draining
 from fencepost_mailbox import translate
 from fencepost_mailbox.domain.values import UNCERTAIN_LISTED_MAX, WAIT_MS_MAX
 from fencepost_mailbox.events import EventWatch
+from fencepost_mailbox.task_translate import event_response
 from fencepost_mailbox.usecases.admit import Admit
 from fencepost_mailbox.usecases.carriers import ListBindings, ReportOwners
 from fencepost_mailbox.usecases.claim import Finish, Release, TakeClaim
@@ -208,8 +209,8 @@ class MailboxServicer:
 
     async def WatchEvents(self, request: pb.WatchEventsRequest, call: Call) -> AsyncIterator[pb.WatchEventsResponse]:
         agent_id = translate.optional_uuid(request.agent_id)
-        async for event in self._events.watch(call.caller, after=request.after, agent_id=agent_id):
-            yield translate.event_response(event, self._names)
+        async for event in self._events.watch(call.caller, after=request.after, agent_id=agent_id, tasks=request.tasks):
+            yield event_response(event, self._names)
         raise Draining("mailbox is stopping: watch again from the position reached")
 
     async def WatchWork(

@@ -8,6 +8,7 @@ from typing import Final
 
 import grpc
 
+from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 from fencepost_kit.ids import uuid_bytes, uuid_text
 from fencepost_kit.refusal import Refusal
@@ -27,6 +28,7 @@ from fencepost_mailbox.domain.tasks.values import (
     TaskEvent,
 )
 from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX
+from fencepost_mailbox.events import Event
 from fencepost_mailbox.usecases.tasks import act, create, look, supervise
 from fencepost_mailbox.usecases.tasks.callers import Change
 from fencepost_mailbox.waits import Wake
@@ -478,6 +480,17 @@ def _event(event: TaskEvent, names: translate.Namer) -> pb.TaskEvent:
         evidence_ids=event.evidence_ids,
         facts=event.facts,
     )
+
+
+def event_response(event: Event, names: translate.Namer) -> mailbox_pb.WatchEventsResponse:
+    """Return what became true of a record or happened to a task, or the mark that everything so far is told."""
+    if event.record is not None:
+        return translate.record_event(event.record, event.fact, event.position, names)
+    if event.task is not None and event.happened is not None:
+        return mailbox_pb.WatchEventsResponse(
+            task_event=_event(event.happened, names), task=listed_task(event.task, names), position=event.position
+        )
+    return mailbox_pb.WatchEventsResponse(caught_up=True, position=event.position)
 
 
 def history_response(history: look.History, names: translate.Namer) -> pb.GetTaskHistoryResponse:

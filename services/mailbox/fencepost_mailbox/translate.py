@@ -36,7 +36,6 @@ from fencepost_mailbox.domain.values import (
     Record,
     ReplyStatus,
 )
-from fencepost_mailbox.events import Event
 from fencepost_mailbox.store.protocol import Credential, DirectoryPosition
 from fencepost_mailbox.usecases import (
     admit,
@@ -130,7 +129,7 @@ def record_id_of(text: str) -> tuple[Kind, bytes]:
     if kind is None or len(text) != _ID_CHARACTERS or len(raw) != 16 or text[4:] != raw.hex():
         raise NotFound(
             "this is not the id of a record; nothing was read or written",
-            hint="A record's id is inf_, ask_, rep_, ntc_ or prm_ and 32 hexadecimal digits.",
+            hint="A record's id is inf_, ask_, rep_, ntc_, prm_ or wak_ and 32 hexadecimal digits.",
         )
     return kind, raw
 
@@ -314,14 +313,16 @@ def claim_command(request: pb.ClaimRequest) -> claim.Command:
     Raises:
         Malformed: a field is not what it must be.
     """
-    if request.kind not in (pb.CLAIM_KIND_REQUEST, pb.CLAIM_KIND_CONTEXT):
-        raise Malformed("a claim takes a request or context; nothing was written")
+    try:
+        kind = claim.ClaimKind(request.kind)
+    except ValueError:
+        raise Malformed("a claim takes a request, context, a wake-up or a stop; nothing was written") from None
     return claim.Command(
         agent_id=uuid_bytes(request.agent_id),
         generation=request.generation,
         dispatcher=uuid_bytes(request.dispatcher_id),
         incarnation=request.incarnation,
-        kind=claim.ClaimKind(request.kind),
+        kind=kind,
         high_water=request.high_water,
         term_ms=request.term_ms,
         key=request.idempotency_key,
@@ -678,15 +679,12 @@ def finish_response(settled: claim.Settled) -> pb.FinishResponse:
     )
 
 
-def event_response(event: Event, names: Namer) -> pb.WatchEventsResponse:
-    """Return what became true, or the mark that everything so far is told."""
-    record, fact = event.record, event.fact
-    if record is None:
-        return pb.WatchEventsResponse(caught_up=True, position=event.position)
+def record_event(record: Record, fact: Fact | None, position: int, names: Namer) -> pb.WatchEventsResponse:
+    """Return what became true of a record."""
     return pb.WatchEventsResponse(
         fact=_admitted(record) if fact is None else _fact(fact),
         record=names.record(record, body=_cut(record.body)),
-        position=event.position,
+        position=position,
     )
 
 
@@ -717,6 +715,9 @@ def work_response(work: AgentWork) -> pb.WatchWorkResponse:
         context=work.context,
         high_water=work.high_water,
         caught_up=not work.agent_id,
+        wake=work.due.wake,
+        stop=work.due.stop,
+        left=work.due.left,
     )
 
 

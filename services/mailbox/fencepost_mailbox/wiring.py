@@ -124,7 +124,7 @@ class Mailbox:
         self.steps: StepMetrics | None = None
         self.store = SqliteStore(home.database(SERVICE), on_commit=self._on_commit, on_fatal=self._on_fatal)
         self.waits = Waits(clock)
-        self.work = WorkWatch(self.store)
+        self.work = WorkWatch(self.store, clock.now_ms)
         self.reads = Reads(self.store, self.waits)
         mint = IdMint(now_ms=clock.now_ms)
         self.eraser = Eraser(
@@ -220,6 +220,7 @@ class Mailbox:
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._expire)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self._publish)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self.pass_time)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self.wake_again)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self.sweeper.drop_expired)),
                     tasks.create_task(self._every(self._settings.sweep_every_ms, self.sweeper.sweep)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
@@ -262,6 +263,10 @@ class Mailbox:
         while self.store.read.tasks.any_due(now_ms := self._clock.now_ms()):
             passed = await self.store.submit(PassingTime(now_ms=now_ms))
             _log.info("task_deadlines_passed", count=passed)
+
+    async def wake_again(self) -> None:
+        """Tell dispatchers of agents that are to be woken again for what still stands."""
+        self.work.look_for_rested()
 
     async def _publish(self) -> None:
         """Answer from what ended turns left recorded: a crash, or a refusal of the second step."""

@@ -12,7 +12,9 @@ from typing import Final
 
 from fencepost_kit.refusal import Overloaded
 from fencepost_mailbox.domain.refusals import InvalidLimit
+from fencepost_mailbox.domain.tasks.waking import NOTHING_DUE, Due
 from fencepost_mailbox.store.protocol import Store
+from fencepost_mailbox.usecases.tasks.waking import due
 
 WATCHERS_MAX: Final = 256
 WATCHED_AGENTS_MAX: Final = 500
@@ -30,23 +32,42 @@ class AgentWork:
     requests: bool
     context: bool
     high_water: int
+    due: Due = NOTHING_DUE
+
+    @property
+    def is_any(self) -> bool:
+        """Whether there is something to carry."""
+        return self.requests or self.context or self.due.wake or self.due.stop or self.due.left > 0
 
 
 class _Watcher:
-    __slots__ = ("agents", "dirty", "event")
+    __slots__ = ("agents", "dirty", "event", "left")
 
     def __init__(self, agents: frozenset[bytes]) -> None:
         self.agents = agents
         # An ordered set, bounded by the number of agents: a slow reader is told a state once, however often it changed.
         self.dirty: dict[bytes, None] = {}
         self.event = asyncio.Event()
+        # Who was told to have notifications that are left: that this has ended is told too.
+        self.left: set[bytes] = set()
+
+    def is_news(self, work: AgentWork) -> bool:
+        """Tell whether a state is to be told, and note what of it is told when it ends."""
+        was_left = work.agent_id in self.left
+        if work.due.left:
+            self.left.add(work.agent_id)
+        else:
+            self.left.discard(work.agent_id)
+        return work.is_any or was_left
 
 
 class WorkWatch:
     """All watching dispatchers of this process."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, now_ms: Callable[[], int]) -> None:
         self._store = store
+        self._now_ms = now_ms
+        self._rested_ms = 0
         self._watchers: set[_Watcher] = set()
         self._draining = False
 
@@ -64,6 +85,13 @@ class WorkWatch:
                 if not watcher.agents or agent_id in watcher.agents:
                     watcher.dirty[agent_id] = None
                     watcher.event.set()
+
+    def look_for_rested(self) -> None:
+        """Note whose wake-ups have rested for long enough since the last look."""
+        now_ms = self._now_ms()
+        if self._watchers:
+            self.mark(self._store.read.tasks.rested(self._rested_ms, now_ms))
+        self._rested_ms = now_ms
 
     def drain(self) -> None:
         """End every watch: a watcher connects again and is told the whole state anew."""
@@ -95,7 +123,8 @@ class WorkWatch:
         self._watchers.add(watcher)
         try:
             async for work in self._listing(watcher.agents):
-                yield work
+                if watcher.is_news(work):
+                    yield work
             yield AgentWork(agent_id=b"", requests=False, context=False, high_water=self._store.read.newest_sequence())
             while not self._draining:
                 check()
@@ -106,7 +135,7 @@ class WorkWatch:
                 agent_id = next(iter(watcher.dirty))
                 del watcher.dirty[agent_id]
                 work = self._of(agent_id)
-                if work.requests or work.context:
+                if watcher.is_news(work):
                     yield work
         finally:
             self._watchers.discard(watcher)
@@ -118,20 +147,27 @@ class WorkWatch:
             requests=requests,
             context=context,
             high_water=self._store.read.newest_sequence(),
+            due=self._due(agent_id),
         )
+
+    def _due(self, agent_id: bytes) -> Due:
+        return due(self._store.read, agent_id, self._now_ms())
 
     async def _listing(self, agents: frozenset[bytes]) -> AsyncIterator[AgentWork]:
         if agents:
             for agent_id in sorted(agents):
-                work = self._of(agent_id)
-                if work.requests or work.context:
-                    yield work
+                yield self._of(agent_id)
             return
         after = b""
         while step := self._store.read.agents_with_work(after, LISTING_STEP_AGENTS):
             high_water = self._store.read.newest_sequence()
             for agent_id, requests, context in step:
-                if requests or context:
-                    yield AgentWork(agent_id=agent_id, requests=requests, context=context, high_water=high_water)
+                yield AgentWork(
+                    agent_id=agent_id,
+                    requests=requests,
+                    context=context,
+                    high_water=high_water,
+                    due=self._due(agent_id),
+                )
             after = step[-1][0]
             await asyncio.sleep(0)

@@ -234,7 +234,7 @@ class _Connection(asyncio.Protocol):
             if task is not None and not writes:
                 task.cancel()
             return
-        request = parse_request(frame.line)
+        request = parse_request(frame.line, placed=True)
         if frame.number in self._calls:
             raise BadFrame
         if request is None:

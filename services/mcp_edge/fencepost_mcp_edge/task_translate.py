@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from fencepost.mailbox.v1 import tasks_pb2 as pb
-from fencepost_mcp_edge.translate import Arguments, InvalidReceipt, Payload, Words, agent_of, encoded, moment
+from fencepost.providers.v1 import providers_pb2 as providers
+from fencepost_mcp_edge.translate import Arguments, InvalidReceipt, Page, Payload, Words, agent_of, encoded, moment
 
 STATE: Final = Words(pb.TaskState, "TASK_STATE_")
 ACTION: Final = Words(pb.TaskAction, "TASK_ACTION_")
@@ -14,7 +15,7 @@ PART: Final = Words(pb.TaskPart, "TASK_PART_")
 CERTAINTY: Final = Words(pb.AttemptCertainty, "ATTEMPT_CERTAINTY_")
 OUTCOME: Final = Words(pb.AttemptOutcome, "ATTEMPT_OUTCOME_")
 NOTIFICATION: Final = Words(pb.NotificationKind, "NOTIFICATION_KIND_")
-INTEGRATION: Final = Words(pb.Integration, "INTEGRATION_")
+INTEGRATION: Final = Words(providers.IntegrationKind, "INTEGRATION_KIND_")
 
 # Arguments that a request has under other names, in other units.
 _RENAMED: Final = {"start_deadline": "start_deadline_ms"}
@@ -42,7 +43,6 @@ def list_request(arguments: Arguments) -> pb.ListTasksRequest:
     return pb.ListTasksRequest(
         states=[pb.TaskState.Value(f"TASK_STATE_{state.upper()}")] if state else [],
         assignee=arguments.get("assignee", ""),
-        page_token=arguments.get("cursor", ""),
     )
 
 
@@ -63,6 +63,37 @@ def change_result(operation: str, change: pb.TaskChange, request_id: str) -> Pay
         payload["delivery"] = "queued"
     payload |= {"at": moment(change.at_ms), "duplicate": change.duplicate, "request_id": request_id}
     return payload
+
+
+def integrate_request(arguments: Arguments, request_id: str) -> providers.IntegrateTaskRequest:
+    """Return the IntegrateTask that task_integrate stands for where it names a commit."""
+    return providers.IntegrateTaskRequest(
+        task_id=arguments["task_id"],
+        commit=arguments["commit"],
+        note=arguments.get("note", ""),
+        expected_version=arguments.get("expected_version", 0),
+        request_id=request_id,
+    )
+
+
+def integrate_result(response: providers.IntegrateTaskResponse, request_id: str) -> Payload:
+    """Return what became of accepted work. Raises InvalidReceipt."""
+    if not response.task_id or not response.integration:
+        raise InvalidReceipt
+    return {
+        "operation": "task_integrate",
+        "id": response.task_id,
+        "state": "integrated",
+        "revision": response.revision,
+        "version": response.version,
+        "at": moment(response.at_ms),
+        "duplicate": response.duplicate,
+        "request_id": request_id,
+        "integration": INTEGRATION[response.integration],
+        "branch": response.branch or None,
+        "head": response.head or None,
+        "detail": response.detail or None,
+    }
 
 
 def _attempt(attempt: pb.Attempt) -> Payload:
@@ -129,40 +160,15 @@ def _fitted(entries: Sequence[Payload], bytes_max: int) -> list[Payload]:
     return fitting
 
 
-class TaskPage:
-    """A page of task_list, put together of pages of the service."""
-
-    def __init__(self, *, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self._bytes = 0
-        self.tasks: Final[list[Payload]] = []
-        # Where the page ends, empty at the end of everything.
-        self.cursor = ""
-        self._pending_count = 0
-        self._retired: Final[list[str]] = []
-
-    def takes(self, response: pb.ListTasksResponse) -> bool:
-        """Take the tasks of a page and return True, or leave them to the next one, where they do not fit any more."""
-        self._pending_count = response.pending_count
-        self._retired.extend(response.retired)
-        tasks = [task(one) for one in response.tasks]
-        size = len(encoded({"tasks": tasks}).encode())
-        if self.tasks and self._bytes + size > self._bytes_max:
-            return False
-        self._bytes += size
-        self.tasks.extend(tasks)
-        self.cursor = response.next_page_token
-        return True
-
-    def result(self) -> Payload:
-        """Return the page."""
-        return {
-            "operation": "task_list",
-            "tasks": self.tasks,
-            "next_cursor": self.cursor or None,
-            "pending_count": self._pending_count,
-            "retired": self._retired,
-        }
+def list_result(page: Page, *, pending_count: int, retired: list[str]) -> Payload:
+    """Return the page of task_list."""
+    return {
+        "operation": "task_list",
+        "tasks": page.entries,
+        "next_cursor": page.cursor or None,
+        "pending_count": pending_count,
+        "retired": retired,
+    }
 
 
 def get_result(response: pb.GetTaskResponse) -> Payload:

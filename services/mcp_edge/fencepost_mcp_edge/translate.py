@@ -26,6 +26,27 @@ def encoded(payload: Payload) -> str:
     return json.dumps(payload, ensure_ascii=False, separators=(",", ":"))
 
 
+class Page:
+    """A page of a tool, put together of small pages of a service until its bytes are full; at least one of them."""
+
+    def __init__(self, *, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self.entries: Final[list[Payload]] = []
+        # Where the page ends, empty at the end of everything.
+        self.cursor = ""
+
+    def takes(self, entries: list[Payload], cursor: str) -> bool:
+        """Take a page of the service and return True, or leave it to the next page, where it does not fit any more."""
+        size = len(encoded({"entries": entries}).encode())
+        if self.entries and self._bytes + size > self._bytes_max:
+            return False
+        self._bytes += size
+        self.entries.extend(entries)
+        self.cursor = cursor
+        return True
+
+
 class Words(dict[int, str]):
     """The words of an enumeration. What is unspecified, or newer than this table, is unknown and never a guess."""
 

@@ -74,10 +74,16 @@ class Carrier:
         self._told = told
         self.requests = False
         self.context = False
+        # What waits among the agent's tasks; see Work.
+        self.wake = False
+        self.stop = False
+        self.left = 0
         self.rest_until = 0.0
         self._high_water = 0
         self._round: int | None = None
         self._after_context = False
+        self._after_request = False
+        self._noted = 0
         self._shut_turn = ""
         self._releases = 0
         self._troubles = 0
@@ -87,7 +93,14 @@ class Carrier:
         """Take what the mailbox says that there is."""
         self.requests = work.requests
         self.context = work.context
+        self.wake, self.stop, self.left = work.wake, work.stop, work.left
+        self._noted += 1
         self._high_water = max(self._high_water, work.high_water)
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is to be carried, as far as was told."""
+        return self.requests or self.context or self.wake or self.stop
 
     def begin_life(self) -> None:
         """Forget what belonged to the life before."""
@@ -102,7 +115,9 @@ class Carrier:
         `holding` is the step for which a claim is held: its record is not among what the mailbox says that waits.
         """
         agent = self._agent()
-        held_work = holding in {Step.BEGIN, Step.STEER}
+        held_request = holding in {Step.BEGIN, Step.STEER}
+        held_work = held_request or holding in {Step.WAKE, Step.STOP}
+        free = holding is Step.NOTHING
         current = life.current if life is not None else runtimes.Activity(state=State.UNKNOWN)
         ready = life is not None and life.runtime is not None and not life.gone
         return decide(
@@ -115,12 +130,15 @@ class Carrier:
                 state=current.state,
                 turn_id=current.turn_id,
                 bound=life is not None and life.carries(current.turn_id),
-                requests=held_work or (holding is not Step.SHOW and self.requests),
+                requests=held_request or (free and self.requests),
                 context=holding is Step.SHOW or (not held_work and (self.context or self._round is not None)),
                 after_context=self._after_context,
                 when_active=agent.launch.when_active,
                 able=life.able if life is not None else Able(),
                 shut_turn=self._shut_turn,
+                wake=holding is Step.WAKE or (free and self.wake),
+                stop=holding is Step.STOP or (free and self.stop),
+                after_request=self._after_request,
             )
         )
 
@@ -132,7 +150,7 @@ class Carrier:
             return True
         if (
             life.current.state is State.UNKNOWN
-            and (self.requests or self.context)
+            and self.has_work
             and not self._resting()
             and (await life.look()).state is State.UNKNOWN
         ):
@@ -163,9 +181,7 @@ class Carrier:
         if taken is None:
             return
         current = await life.look()
-        step = Step.BEGIN if current.state is State.IDLE else Step.STEER
-        if lost.kind is ClaimKind.CONTEXT:
-            step = Step.SHOW
+        step = _STEP_OF.get(lost.kind, Step.BEGIN if current.state is State.IDLE else Step.STEER)
         await self._carry(life, step, taken, current.turn_id, held_back=held_back)
 
     def _resting(self) -> bool:
@@ -204,7 +220,7 @@ class Carrier:
 
     async def _claimed(self, life: Life, step: Step) -> Taken | None:
         """Claim; None where there is nothing, or the answer is not known yet."""
-        kind = ClaimKind.CONTEXT if step is Step.SHOW else ClaimKind.REQUEST
+        kind = _KIND_OF.get(step, ClaimKind.REQUEST)
         if kind is ClaimKind.CONTEXT and self._round is None:
             self._round, self.context = self._high_water, False
         ask = ClaimAsk(
@@ -222,6 +238,7 @@ class Carrier:
             async with asyncio.timeout(TELL_MS_MAX / 1000):
                 # What was given back must be back before the next is taken.
                 await self._outbox.told_claims(life.agent_id)
+            noted = self._noted
             taken = await self._mailbox.claim(ask)
         except TimeoutError:
             self._rest()
@@ -242,13 +259,17 @@ class Carrier:
         self._troubles = 0
         if taken is None:
             self._exhausted(ask.kind)
+        if ask.kind in _WAKING and noted == self._noted:
+            # Taken or not due: it is told again when that changes. What was told meanwhile may be newer than this.
+            self.wake = self.wake and ask.kind is ClaimKind.STOP
+            self.stop = False
         return taken
 
     def _exhausted(self, kind: ClaimKind) -> None:
         if kind is ClaimKind.REQUEST:
             self.requests = False
             self._after_context = False
-        else:
+        elif kind is ClaimKind.CONTEXT:
             self._round = None
             self._after_context = self.requests
 
@@ -311,7 +332,7 @@ class Carrier:
         assert runtime is not None, "a life that is ready has a runtime"
         if step is Step.SHOW:
             work = asyncio.ensure_future(runtime.show(taken.delivery))
-        elif step is Step.BEGIN:
+        elif step in {Step.BEGIN, Step.WAKE}:
             work = asyncio.ensure_future(runtime.begin(taken.delivery))
         else:
             work = asyncio.ensure_future(runtime.steer(taken.delivery, turn_id))
@@ -361,6 +382,8 @@ class Carrier:
         )
         if step is not Step.SHOW:
             self._after_context = False
+        if step in {Step.BEGIN, Step.WAKE}:
+            self._after_request = step is Step.BEGIN
         if answer is Answer.ACCEPTED and binding is not None:
             life.bind(
                 Bound(
@@ -384,18 +407,22 @@ class Carrier:
             if submission.again is Again.NEVER:
                 life.shows_nothing_more()
         else:
-            self.requests = True
-            if step is Step.STEER and submission.again is Again.WHEN_IDLE:
+            # Of a wake-up the mailbox says whether it is due.
+            self.requests = self.requests or step in {Step.BEGIN, Step.STEER}
+            if step in {Step.STEER, Step.STOP} and submission.again is Again.WHEN_IDLE:
                 self._shut_turn = turn_id
-        if self._releases > 1 or (submission.again is Again.WHEN_IDLE and step is not Step.STEER):
+        if self._releases > 1 or (submission.again is Again.WHEN_IDLE and step not in {Step.STEER, Step.STOP}):
             pause_ms = min(RELEASE_AGAIN_MS_MAX, RELEASE_AGAIN_MS_MIN * 2 ** min(self._releases - 1, 16))
             self.rest_until = self._clock.monotonic() + pause_ms / 1000
         # An idle edge may have been used up while the claim was held: only the program can tell.
         await life.look()
 
 
-_ACTS: Final = frozenset({Step.SHOW, Step.BEGIN, Step.STEER})
-_WORK: Final = frozenset({"request", "prompt"})
+_ACTS: Final = frozenset({Step.SHOW, Step.BEGIN, Step.STEER, Step.WAKE, Step.STOP})
+_KIND_OF: Final = {Step.SHOW: ClaimKind.CONTEXT, Step.WAKE: ClaimKind.WAKE, Step.STOP: ClaimKind.STOP}
+_STEP_OF: Final = {kind: step for step, kind in _KIND_OF.items()}
+_WAKING: Final = frozenset({ClaimKind.WAKE, ClaimKind.STOP})
+_WORK: Final = frozenset({"request", "prompt", "wake"})
 _CONTEXT: Final = frozenset({"information", "reply", "notice"})
 # How often a submission under way looks whether its life still stands.
 GONE_LOOK_MS: Final = 200

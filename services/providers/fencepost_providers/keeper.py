@@ -159,6 +159,8 @@ class Keeper:
     def note_work(self, work: Work) -> None:
         """Take what the mailbox says that there is."""
         self.carrier.note(work)
+        if self.life is not None:
+            self.life.note_left(work.left)
         self.wake()
 
     def stop_soon(self) -> None:
@@ -396,6 +398,7 @@ class Keeper:
             told=parts.told,
             changed=self.wake,
         )
+        life.note_left(self.carrier.left)
         try:
             reports.note(Observed.STARTING, Evidence.PROCESS)
             try:

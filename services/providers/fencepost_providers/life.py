@@ -41,6 +41,10 @@ _OBSERVED: Final = {
     State.PROCESSING: Observed.PROCESSING,
     State.ACTION_NEEDED: Observed.ACTION_NEEDED,
 }
+_LEFT: Final = (
+    "It was woken as often as Fencepost does for {count} notification(s) of its tasks, and they still stand: "
+    "prompt it, or reassign the tasks."
+)
 _log: Final = logs.get(__name__)
 
 
@@ -74,6 +78,7 @@ class Life:
         self.unjoined = False
         self.began_at = clock.monotonic()
         self.able = Able()
+        self._left = 0
         self.capabilities: dict[CapabilityKind, Capability] = {}
         self._outbox = outbox
         self._rows = rows
@@ -134,6 +139,14 @@ class Life:
             show=self.can(CapabilityKind.INFORMATION),
         )
 
+    def note_left(self, count: int) -> None:
+        """Take how many notifications of tasks the agent was woken for often enough; whoever looks at it is told."""
+        if count == self._left:
+            return
+        self._left = count
+        if self.current.state is State.IDLE and not self._over:
+            self._report(self.current, Evidence.PROVIDER_ANSWER)
+
     def can(self, kind: CapabilityKind) -> bool:
         """Tell whether the running version can do something."""
         found = self.capabilities.get(kind)
@@ -144,8 +157,9 @@ class Life:
         self.able = Able(begin=self.able.begin, steer=self.able.steer, show=False)
 
     def carries(self, turn_id: str) -> bool:
-        """Tell whether a turn carries a request; a turn without a name may be any."""
-        return turn_id in self._bound if turn_id else bool(self._bound)
+        """Tell whether a turn carries what its final words answer; a turn without a name may be any."""
+        turns = [self._bound.get(turn_id, [])] if turn_id else self._bound.values()
+        return any(one.is_answered for bound in turns for one in bound)
 
     async def look(self) -> Activity:
         """Ask the program what it does now; raises nothing. What it says by itself meanwhile is newer than that."""
@@ -186,9 +200,7 @@ class Life:
 
     def _note(self, activity: Activity, evidence: Evidence) -> None:
         before, self.current = self.current, activity
-        state = _OBSERVED.get(activity.state)
-        if state is not None:
-            self.reports.note(state, evidence, detail=activity.detail, turn_id=activity.turn_id)
+        self._report(activity, evidence)
         if (before.state, before.turn_id) != (activity.state, activity.turn_id):
             row = Row(
                 kind=RowKind.STATUS,
@@ -198,6 +210,13 @@ class Life:
             )
             self._rows.add(row, at_ms=self._clock.now_ms(), generation=self.generation)
         self._changed()
+
+    def _report(self, activity: Activity, evidence: Evidence) -> None:
+        state, detail = _OBSERVED.get(activity.state), activity.detail
+        if state is Observed.IDLE and not detail and self._left:
+            detail = _LEFT.format(count=self._left)
+        if state is not None:
+            self.reports.note(state, evidence, detail=detail, turn_id=activity.turn_id)
 
     def _keep(self, end: TurnEnd) -> None:
         """Keep how a turn ended. The first end of a turn counts: everybody in it gets the same."""

@@ -121,6 +121,8 @@ class ClaimKind(enum.IntEnum):
 
     REQUEST = 1
     CONTEXT = 2
+    WAKE = 3
+    STOP = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,12 +148,19 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Work:
-    """What an agent has for a dispatcher; without an agent it ends the first listing."""
+    """What an agent has for a dispatcher; without an agent it ends the first listing.
+
+    `wake`: a turn is to be begun for what waits among its tasks. `stop`: the turn that runs is to be told of a request
+    to stop. `left`: how many notifications were told often enough, and are left to a person.
+    """
 
     agent_id: str
     requests: bool
     context: bool
     high_water: int
+    wake: bool = False
+    stop: bool = False
+    left: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

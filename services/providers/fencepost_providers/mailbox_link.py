@@ -65,6 +65,9 @@ class MailboxLink:
                     requests=message.requests,
                     context=message.context,
                     high_water=message.high_water,
+                    wake=message.wake,
+                    stop=message.stop,
+                    left=message.left,
                 )
         except FencepostError as error:
             self._rotated(error)

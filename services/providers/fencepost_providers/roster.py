@@ -35,7 +35,7 @@ GONE_WAIT_MS_MAX: Final = 5_000
 GONE_LOOK_MS: Final = 50
 FORGET_MS_MAX: Final = 70_000
 
-_ACTS: Final = frozenset({Step.SHOW, Step.BEGIN, Step.STEER, Step.START_OWNER})
+_ACTS: Final = frozenset({Step.SHOW, Step.BEGIN, Step.STEER, Step.WAKE, Step.STOP, Step.START_OWNER})
 _log: Final = logs.get(__name__)
 
 
@@ -291,7 +291,7 @@ class Roster:
                 self._note_work(again[agent_id])
         for keeper in list(self._keepers.values()):
             carrier, life = keeper.carrier, keeper.life
-            if life is None or not keeper.is_asleep() or not (carrier.requests or carrier.context):
+            if life is None or not keeper.is_asleep() or not carrier.has_work:
                 continue
             heard = life.heard
             if keeper.due() not in _ACTS:
@@ -317,7 +317,11 @@ class Roster:
             if keeper is None or not keeper.is_asleep():
                 continue
             carrier = keeper.carrier
-            if (work.requests and not carrier.requests) or (work.context and not carrier.context):
+            if (
+                (work.requests and not carrier.requests)
+                or (work.context and not carrier.context)
+                or (work.wake and not carrier.wake)
+            ):
                 unknown.append(work)
         return unknown
 

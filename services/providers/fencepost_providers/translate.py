@@ -134,6 +134,7 @@ _KINDS: Final[Mapping[int, str]] = MappingProxyType(
         mailbox_pb.RECORD_KIND_REPLY: "reply",
         mailbox_pb.RECORD_KIND_NOTICE: "notice",
         mailbox_pb.RECORD_KIND_PROMPT: "prompt",
+        mailbox_pb.RECORD_KIND_WAKE: "wake",
     }
 )
 _STATUSES: Final[Mapping[int, str]] = MappingProxyType(

@@ -48,6 +48,8 @@ def test_work_is_given_done_sent_back_accepted_and_integrated(people: People) ->
     assert "reject: submitted -> queued, revision 2, by lead (" in lead("task", "history", task_id).out
     told = people.bob("task", "watch", task_id, "--until-settled", "--after", str(history[-2]["sequence"]), "--json")
     assert [json.loads(line)["action"] for line in told.out.splitlines()] == ["integrate"]
+    tail = people.bob("message", "tail", "--tasks", "--until-now", "--after", str(history[-2]["sequence"])).out
+    assert f"{task_id}  integrate: accepted -> integrated" in tail
     assert lead("task", "archive", task_id).code == 0
     assert task_id not in lead("task", "list").out
     assert "integrated (archived)" in people.operator("task", "list", "--archived", "--state", "integrated").out

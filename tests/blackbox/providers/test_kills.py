@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import uuid
 
 import pytest
 
 from fencepost.home import MAILBOX, PROVIDERS
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
+from fencepost.mailbox.v1 import tasks_pb2 as tasks_pb
 from fencepost_testing.carried import Carried, until
 
 ACCEPTED = mailbox_pb.DELIVERY_STATE_ACCEPTED
@@ -54,6 +56,73 @@ async def test_a_kill_at_each_point_executes_nothing_twice_and_hides_nothing(fra
     assert ran.count(asked) <= 1
     assert ran.count(later) == 1
     assert (point == "providers.intent.written") == (ran.count(asked) == 0)
+
+
+@pytest.mark.requirement("wakes.never-a-second-turn-for-one")
+@pytest.mark.parametrize("point", POINTS)
+async def test_a_kill_at_each_point_of_a_wake_up_begins_no_second_turn_for_it(fragile: Carried, point: str) -> None:
+    services = fragile.services
+    await fragile.create("worker")
+    before = await fragile.ready("worker")
+    fragile.script("worker", default=["WAIT go", "SAY done"])
+    await services.restart(PROVIDERS, env={"FENCEPOST_FAULTS": f"{point}=kill"})
+    await fragile.ready("worker", after_generation=before.generation)
+    if point.startswith("providers.turn."):
+        fragile.open_gate("worker", "go")
+    task = await fragile.assign("worker")
+    assert await asyncio.to_thread(services.join, PROVIDERS) == -signal.SIGKILL
+    await services.start(PROVIDERS)
+    (killed,) = await fragile.wake_ups("worker")
+
+    async def is_over() -> bool:
+        return (await fragile.explain(killed.record_id)).record.answer_state == mailbox_pb.ANSWER_STATE_CLOSED
+
+    await until(is_over, "the wake-up being over")
+    state = ACCEPTED if POINTS[point] == "answered" else UNCERTAIN
+    assert (await fragile.explain(killed.record_id)).record.delivery_state == state
+    # What comes next wakes at once. It tells of the old too, and names the one of which nobody knows.
+    fragile.open_gate("worker", "go")
+    submitted = await fragile.assign("sender", sender="worker")
+    sender = fragile.tasks("sender")
+    await sender.start(tasks_pb.StartTaskRequest(task_id=submitted, revision=1, request_id=str(uuid.uuid4())))
+    await sender.submit(
+        tasks_pb.SubmitTaskRequest(
+            task_id=submitted, revision=1, result="r", evidence="e", request_id=str(uuid.uuid4())
+        )
+    )
+
+    async def next_one() -> mailbox_pb.Record | None:
+        found = await fragile.wake_ups("worker")
+        return found[1] if len(found) > 1 else None
+
+    following = (await fragile.mailbox.get_record((await until(next_one, "another wake-up")).record_id)).record
+    assert (task in following.body, submitted in following.body) == (True, True)
+    assert (killed.record_id in following.body) == (state == UNCERTAIN)
+    await fragile.executed("worker", following.record_id)
+    ran = [one.record_id for one in fragile.executions("worker")]
+    assert ran.count(following.record_id) == 1
+    assert ran.count(killed.record_id) == (0 if point == "providers.intent.written" else 1)
+
+
+@pytest.mark.requirement("wakes.known-again-after-a-restart")
+async def test_an_agent_is_woken_for_what_came_while_its_services_were_away(fragile: Carried) -> None:
+    services = fragile.services
+    await fragile.create("worker")
+    await fragile.ready("worker")
+    await asyncio.to_thread(services.stop, PROVIDERS)
+    tasks = [await fragile.assign("worker") for _ in range(3)]
+    services.kill(MAILBOX)
+    await services.start(MAILBOX)
+    await services.start(PROVIDERS)
+
+    async def woken() -> list[mailbox_pb.Record]:
+        return await fragile.wake_ups("worker")
+
+    (only,) = await until(woken, "a wake-up")
+    await fragile.executed("worker", only.record_id)
+    whole = (await fragile.mailbox.get_record(only.record_id)).record
+    assert (tasks[0] in whole.body, tasks[1] in whole.body) == (True, False), "the first of the queue can be started"
+    assert [one.record_id for one in fragile.executions("worker")] == [only.record_id]
 
 
 @pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")

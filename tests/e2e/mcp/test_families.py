@@ -6,6 +6,7 @@ import itertools
 import uuid
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,12 +53,17 @@ class Tools:
 
 
 @asynccontextmanager
-async def crew(services: Services, *, tools: str, warp: bool) -> AsyncIterator[tuple[Tools, Tools, set[str]]]:
+async def crew(
+    services: Services, *, tools: str, warp: bool, cwd: Path | None = None
+) -> AsyncIterator[tuple[Tools, Tools, set[str]]]:
     """Ann, a coordinator, and bob; and which of their tools were called."""
     world = await World.create(services, project=f"f{next(_projects)}", coordinators=["ann"])
     variables = {"FENCEPOST_TOOLS": tools, "FENCEPOST_TOOL_NAMES": "warp" if warp else "fencepost"}
     called: set[str] = set()
-    async with world.agent(world.ann, **variables) as ann, world.agent(world.bob, **variables) as bob:
+    async with (
+        world.agent(world.ann, cwd=cwd, **variables) as ann,
+        world.agent(world.bob, cwd=cwd, **variables) as bob,
+    ):
         yield Tools(ann, called, warp=warp), Tools(bob, called, warp=warp), called
 
 
@@ -110,7 +116,7 @@ async def _reviewed_twice_and_integrated(ann: Tools, bob: Tools) -> None:
     shown = (await bob("task_get", task_id=task))["task"]
     assert (shown["state"], shown["result"], shown["reviewer"]["name"]) == ("accepted", "done", "ann")
     assert (shown["attempt"]["certainty"], shown["attempt"]["outcome"]) == ("finished", "submitted")
-    told = await ann.write("task_integrate", task_id=task, commit="a" * 40)
+    told = await ann.write("task_integrate", task_id=task)
     assert told["state"] == "integrated"
     told = await ann("task_history", task_id=task, limit=4)
     assert [event["action"] for event in told["events"]] == ["assign", "start", "progress", "submit"]
@@ -163,3 +169,65 @@ async def _taken_from_the_pool(ann: Tools, bob: Tools) -> None:
     await ann("task_list")
     assert await ann("agent_ready") == {"acknowledged": True, "pending_count": 0}
     assert await bob("agent_ready") == {"acknowledged": True, "pending_count": 0}
+
+
+@pytest.mark.requirement("tools.every-tool-by-both-names")
+@pytest.mark.parametrize("warp", [False, True])
+async def test_every_tool_of_context_does_what_it_says_by_either_name(running: Services, warp: bool) -> None:
+    async with crew(running, tools="context", warp=warp) as (ann, bob, called):
+        first = await ann.write("context_publish", key="api/v1", content="# One", pinned=True)
+        assert (first["key"], first["stored"], first["version"]) == ("api/v1", True, 1)
+        assert (await bob("context_publish", key="api/v1", content="# Two"))["version"] == 2
+        found = await bob("context_get", key="api/v1")
+        assert (found["content"], found["version"], found["pinned"]) == ("# Two", 2, True)
+        found = await ann("context_get", key="api/v1", version=1)
+        assert (found["content"], found["newest_version"], found["publisher"]["name"]) == ("# One", 2, "ann")
+        for place in range(12):
+            await ann("context_publish", key=f"notes/{place:02}", content="x")
+        page = await bob("context_list", prefix="notes/", limit=11)
+        rest = await bob("context_list", prefix="notes/", cursor=page["next_cursor"])
+        assert [one["key"] for one in (*page["contexts"], *rest["contexts"])] == [f"notes/{n:02}" for n in range(12)]
+        assert (len(page["contexts"]), rest["next_cursor"]) == (11, None)
+        assert [one["key"] for one in (await bob("context_list", pinned=True))["contexts"]] == ["api/v1"]
+        stored = await ann.write("project_memory_update", content="Tabs.", expected_version=0)
+        assert (stored["stored"], stored["version"]) == (True, 1)
+        told = await bob.refused("project_memory_update", content="Spaces.", expected_version=0)
+        assert (told["code"], told["written"]) == ("version_conflict", False)
+        begin = await bob("project_bootstrap")
+        assert (begin["memory"]["content"], begin["memory"]["version"]) == ("Tabs.", 1)
+        assert [agent["name"] for agent in begin["agents"]] == ["ann", "bob"]
+        assert [one["key"] for one in begin["pinned"]] == ["api/v1"]
+        assert (await bob.refused("context_get", key="nothing"))["code"] == "not_found"
+        assert called == named(profiles.CONTEXT)
+
+
+@pytest.mark.requirement("tools.every-tool-by-both-names", "tools.files-are-named-where-they-are")
+@pytest.mark.parametrize("warp", [False, True])
+async def test_every_tool_of_files_does_what_it_says_by_either_name(
+    running: Services, warp: bool, tmp_path: Path
+) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    (tmp_path / "link").symlink_to("src")
+    async with crew(running, tools="files", warp=warp, cwd=tmp_path / "src") as (ann, bob, called):
+        held = await ann.write("file_reserve", file_path="link/../link/a.py", reason="parser", duration_seconds=60)
+        assert (held["file_path"], held["reserved"]) == ("src/a.py", True)
+        refused = await bob("file_reserve", file_path=str(tmp_path / "src/a.py"), more_paths=["docs/**"])
+        assert (refused["reserved"], refused["holder"]["name"], refused["reason"]) == (False, "ann", "parser")
+        assert (refused["expires_at"], refused["conflicts"][0]["file_path"]) == (held["expires_at"], "src/a.py")
+        renewed = await ann.write("file_renew", file_path="src/a.py", duration_seconds=600)
+        assert (renewed["renewed"], renewed["expires_at"] > held["expires_at"]) == (1, True)
+        assert (await bob("file_check", file_path="src"))["free"] is False
+        assert (await ann("file_check", file_path="link"))["free"] is True
+        listed = (await bob("file_reservations", file_path="src/a.py", holder="ann"))["reservations"]
+        assert [(one["file_path"], one["mode"], one["holder"]["name"]) for one in listed] == [
+            ("src/a.py", "exclusive", "ann")
+        ]
+        outside = await ann.refused("file_reserve", file_path="../other")
+        assert (outside["code"], outside["written"]) == ("outside_checkout", False)
+        assert (await ann.write("file_release", reservation_id=held["reservation_id"]))["released"] == 1
+        shared = await bob("file_reserve", file_path="docs/**", shared=True, scope="checkout")
+        assert (shared["file_path"], shared["reserved"]) == ("docs/**", True)
+        assert (await bob("file_release", everything=True))["released"] == 1
+        assert (await ann("file_reservations"))["reservations"] == []
+        assert called == named(profiles.FILES)

@@ -8,6 +8,7 @@ import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from mcp import Client
@@ -95,12 +96,15 @@ class World:
         return {"FENCEPOST_HOME": self.services.home.text, "FENCEPOST_SESSION_ID": known.agent_id}
 
     @asynccontextmanager
-    async def agent(self, known: KnownAgent, *, mode: str = "legacy", **variables: str) -> AsyncIterator[Agent]:
+    async def agent(
+        self, known: KnownAgent, *, mode: str = "legacy", cwd: Path | None = None, **variables: str
+    ) -> AsyncIterator[Agent]:
         """The agent, behind the official client: in its handshake mode, or speaking a version, or finding out."""
         server = StdioServerParameters(
             command=sys.executable,
             args=["-P", "-m", "fencepost.mcp.shim"],
             env={**self.variables(known), **variables},
+            cwd=cwd,
         )
         async with Client(server, mode=mode, read_timeout_seconds=ANSWER_S_MAX) as client:
             yield Agent(known, client)

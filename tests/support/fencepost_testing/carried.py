@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from fencepost.client import Channels, Client, Identity, Mailbox, Providers, Sessions
+from fencepost.client import Channels, Client, Identity, Mailbox, Providers, Sessions, Tasks
 from fencepost.errors import FencepostError
 from fencepost.home import MAILBOX, PROVIDERS, SESSIONS, Home, read_credential
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
+from fencepost.mailbox.v1 import tasks_pb2 as tasks_pb
 from fencepost.providers.v1 import providers_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2 as sessions_pb
 from fencepost_testing.processes import Services, short_home
@@ -151,6 +152,24 @@ class Carried:
         """Ask an agent to work; returns the request's id."""
         async with self.acting(sender) as client:
             return (await client.request(target, body)).request_id
+
+    async def assign(self, target: str, *, sender: str = "sender", description: str = "do it") -> str:
+        """Assign a task to an agent; returns its id."""
+        ask = tasks_pb.AssignTaskRequest(
+            to=target, description=description, acceptance="it is done", request_id=str(uuid.uuid4())
+        )
+        return (await self.tasks(sender).assign(ask)).change.task_id
+
+    def tasks(self, name: str) -> Tasks:
+        """The calls of tasks, made by an agent with the credential that it has now."""
+        return Tasks(self.channels, read_credential(self.home.agent_credential(self.ids[name])))
+
+    async def wake_ups(self, name: str) -> list[mailbox_pb.Record]:
+        """Every wake-up of an agent that was ever taken, oldest first."""
+        listed = await self.mailbox.list_records(
+            mailbox_pb.ListRecordsRequest(agent_id=self.ids[name], direction=mailbox_pb.DIRECTION_INBOX)
+        )
+        return [one for one in reversed(listed.records) if one.kind == mailbox_pb.RECORD_KIND_WAKE]
 
     async def inform(self, target: str, body: str, *, sender: str = "sender") -> str:
         """Send information; returns its id."""

@@ -209,6 +209,10 @@ class FakeMailbox:
     def __init__(self) -> None:
         self.requests: dict[str, list[Delivery]] = {}
         self.context: dict[str, list[Delivery]] = {}
+        # Wake-ups that are due, and those for the turn that runs.
+        self.wakes: dict[str, list[Delivery]] = {}
+        self.stops: dict[str, list[Delivery]] = {}
+        self.left_alone: dict[str, int] = {}
         self.claims: dict[str, tuple[str, ClaimKind, Delivery]] = {}
         self.keys: dict[str, Taken] = {}
         self.carried: list[Carried] = []
@@ -230,8 +234,13 @@ class FakeMailbox:
     def add(self, name: str, kind: str, body: str = "body") -> str:
         """Store a record for an agent."""
         record_id = f"{kind[:3]}_{next(self._numbers):032x}"
-        work = Delivery(record_id=record_id, kind=kind, sender="somebody", sender_id="s", body=body)
-        place = self.requests if kind in {"request", "prompt"} else self.context
+        stored = "wake" if kind == "stop" else kind
+        if stored == "wake":
+            record_id = f"wak_{record_id[4:]}"
+        work = Delivery(record_id=record_id, kind=stored, sender="somebody", sender_id="s", body=body)
+        place = {"request": self.requests, "prompt": self.requests, "wake": self.wakes, "stop": self.stops}.get(
+            kind, self.context
+        )
         place.setdefault(uuid_of(name), []).append(work)
         self.mark(uuid_of(name))
         return record_id
@@ -248,16 +257,27 @@ class FakeMailbox:
             requests=bool(self.requests.get(agent_id)),
             context=bool(self.context.get(agent_id)),
             high_water=999,
+            wake=bool(self.wakes.get(agent_id)),
+            stop=bool(self.stops.get(agent_id)),
+            left=self.left_alone.get(agent_id, 0),
         )
+
+    def _place(self, kind: ClaimKind) -> dict[str, list[Delivery]]:
+        return {
+            ClaimKind.REQUEST: self.requests,
+            ClaimKind.CONTEXT: self.context,
+            ClaimKind.WAKE: self.wakes,
+            ClaimKind.STOP: self.stops,
+        }[kind]
 
     async def watch_work(self, dispatcher_id: str) -> AsyncIterator[Work]:
         self._met("watch_work")
         news: asyncio.Queue[str] = asyncio.Queue()
         self._watchers.append(news)
         try:
-            for agent_id in {*self.requests, *self.context}:
+            for agent_id in {*self.requests, *self.context, *self.wakes}:
                 work = self._work(agent_id)
-                if work.requests or work.context:
+                if work.requests or work.context or work.wake:
                     yield work
             yield Work(agent_id="", requests=False, context=False, high_water=999)
             while True:
@@ -269,8 +289,7 @@ class FakeMailbox:
         self._met("claim")
         known = self.keys.get(ask.key)
         if known is None:
-            place = self.requests if ask.kind is ClaimKind.REQUEST else self.context
-            waiting = place.get(ask.agent_id, [])
+            waiting = self._place(ask.kind).get(ask.agent_id, [])
             if not waiting:
                 return None
             work = waiting.pop(0)
@@ -291,8 +310,7 @@ class FakeMailbox:
         self.carried.append(carried)
         if carried.answer is Answer.RELEASED:
             agent_id, kind, work = self.claims[carried.token]
-            place = self.requests if kind is ClaimKind.REQUEST else self.context
-            place.setdefault(agent_id, []).insert(0, work)
+            self._place(kind).setdefault(agent_id, []).insert(0, work)
             self.mark(agent_id)
 
     async def tell_outcome(self, outcome: Outcome) -> None:

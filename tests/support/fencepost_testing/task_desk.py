@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
+from fencepost_mailbox.domain.bindings import Turn
 from fencepost_mailbox.domain.evidence.values import CommitReported, Evidence, Reported
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.tasks.changes import Words
@@ -22,8 +23,10 @@ from fencepost_mailbox.domain.tasks.values import (
     Task,
     TaskEvent,
 )
+from fencepost_mailbox.domain.tasks.waking import Due
+from fencepost_mailbox.usecases import claim as claims
 from fencepost_mailbox.usecases.evidence.keep import Add, Added, KeepEvidence
-from fencepost_mailbox.usecases.tasks import act, create, look, supervise
+from fencepost_mailbox.usecases.tasks import act, create, look, supervise, waking
 from fencepost_mailbox.usecases.tasks.callers import Change
 from fencepost_mailbox.usecases.tasks.settle import SettleTaskRequest
 from fencepost_mailbox.usecases.tasks.steps import PassingTime
@@ -231,6 +234,11 @@ class TaskDesk(Desk):
         await self.submit(assignee, task_id)
         await self.accept(reviewer, task_id)
 
+    async def done_by(self, assignee: str, task_id: bytes) -> None:
+        """Start and submit a task."""
+        await self.start_task(assignee, task_id)
+        await self.submit(assignee, task_id)
+
     async def listed(self, who: str, **options: Any) -> look.Listing:
         """List tasks."""
         facts: dict[str, Any] = {
@@ -322,6 +330,14 @@ class TaskDesk(Desk):
     def supervises(self, who: str, task_id: bytes) -> bool:
         """Whether an agent supervises a task."""
         return self.store.read.tasks.entry(id16(who), task_id) is not None
+
+    def due(self, who: str) -> Due:
+        """What is to be told to an agent now."""
+        return waking.due(self.store.read, id16(who), self.clock.now_ms())
+
+    async def wake(self, who: str, *, turn: Turn | None = None, **options: Any) -> claims.Taken:
+        """Take a wake-up of an agent and let a turn accept it."""
+        return await self.bound(who, turn, kind=claims.ClaimKind.WAKE, **options)
 
     def standing(self, who: str) -> list[Notice]:
         """The notifications that stand for an agent."""

@@ -38,10 +38,11 @@ REQUEST_DELIVERIES = (
     Delivery.FAILED,
 )
 ANSWERS = (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN)
+NEVER_OF_A_REQUEST = (AnswerEvent.READ, AnswerEvent.END)
 
 
 @pytest.mark.requirement("mailbox.settled-once")
-@pytest.mark.parametrize("event", [event for event in AnswerEvent if event is not AnswerEvent.READ])
+@pytest.mark.parametrize("event", [event for event in AnswerEvent if event not in NEVER_OF_A_REQUEST])
 def test_only_an_open_request_settles_and_only_a_pending_one_is_withdrawn(event: AnswerEvent) -> None:
     withdrawing, takes_back = event is AnswerEvent.WITHDRAW, event in (AnswerEvent.WITHDRAW, AnswerEvent.ABANDON)
     for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
@@ -54,10 +55,25 @@ def test_only_an_open_request_settles_and_only_a_pending_one_is_withdrawn(event:
         assert refused.value.state == {"answer": answer.name.lower(), "delivery": delivery.name.lower()}
 
 
-def test_reading_ends_a_prompt_and_never_a_request() -> None:
+@pytest.mark.parametrize("event", NEVER_OF_A_REQUEST)
+def test_what_ends_a_prompt_or_a_wake_up_never_ends_a_request(event: AnswerEvent) -> None:
     for delivery, answer in itertools.product(REQUEST_DELIVERIES, ANSWERS):
         with pytest.raises(InvalidState):
-            settle(a_record(delivery=delivery, answer=answer), AnswerEvent.READ)
+            settle(a_record(delivery=delivery, answer=answer), event)
+
+
+@pytest.mark.requirement("wakes.a-wake-up-is-carried-and-never-read")
+@pytest.mark.parametrize("event", AnswerEvent)
+def test_a_wake_up_ends_with_its_turn_or_by_the_host_and_never_by_an_answer(event: AnswerEvent) -> None:
+    for delivery, answer in itertools.product(REQUEST_DELIVERIES, (Answer.OPEN, Answer.CLOSED)):
+        record = a_record(Kind.WAKE, delivery=delivery, answer=answer)
+        if answer is Answer.OPEN and event in (AnswerEvent.HOST, AnswerEvent.END):
+            assert settle(record, event) is Answer.CLOSED
+            continue
+        with pytest.raises(InvalidState):
+            settle(record, event)
+    with pytest.raises(InvalidTask):
+        check_resolvable(a_record(Kind.WAKE, delivery=Delivery.UNCERTAIN))
 
 
 # Written out again: a prompt is answered by final words, closed by whatever else ends it, and never replied to.

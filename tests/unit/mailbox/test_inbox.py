@@ -25,6 +25,7 @@ DELIVERIES = {
 ANSWERS = {
     Kind.REQUEST: (Answer.OPEN, Answer.ANSWERED, Answer.WITHDRAWN),
     Kind.PROMPT: (Answer.OPEN, Answer.ANSWERED, Answer.CLOSED),
+    Kind.WAKE: (Answer.OPEN, Answer.CLOSED),
 }
 STATES = [
     (kind, delivery, answer, exposed, acknowledged)
@@ -47,6 +48,11 @@ def test_what_was_carried_or_is_being_carried_into_the_conversation_is_away() ->
             assert placed(state) is Inbox.AWAY, state
 
 
+@pytest.mark.requirement("wakes.a-wake-up-is-carried-and-never-read")
+def test_a_wake_up_is_never_in_the_inbox() -> None:
+    assert all(placed(state) is Inbox.AWAY for state in STATES if state[0] is Kind.WAKE)
+
+
 def read_prompt(kind: Kind, delivery: Delivery) -> bool:
     """A prompt that its agent read for itself is closed by that, and shown until it is acknowledged."""
     return kind is Kind.PROMPT and delivery is Delivery.RECEIVER
@@ -56,7 +62,7 @@ def read_prompt(kind: Kind, delivery: Delivery) -> bool:
 def test_a_settled_request_is_never_shown_as_new() -> None:
     for state in STATES:
         kind, delivery, answer, exposed, _ = state
-        if kind in WORK and answer is not Answer.OPEN and not read_prompt(kind, delivery):
+        if kind in WORK and kind is not Kind.WAKE and answer is not Answer.OPEN and not read_prompt(kind, delivery):
             assert placed(state) is not Inbox.FRESH, state
             # Replaying a cursor shows again what was shown once, and nothing that never was.
             readable = delivery in (Delivery.RECEIVER, Delivery.UNCERTAIN)
@@ -70,7 +76,7 @@ def test_fresh_is_readable_unsettled_and_unacknowledged() -> None:
         never_shown = delivery in (Delivery.PENDING, Delivery.STORED)
         readable = never_shown or delivery in (Delivery.RECEIVER, Delivery.EXPOSED, Delivery.UNCERTAIN)
         unsettled = kind not in WORK or answer is Answer.OPEN or read_prompt(kind, delivery)
-        fresh = readable and unsettled and (never_shown or not acknowledged)
+        fresh = kind is not Kind.WAKE and readable and unsettled and (never_shown or not acknowledged)
         assert (placed(state) is Inbox.FRESH) == fresh, state
 
 

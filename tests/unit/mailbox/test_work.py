@@ -38,6 +38,14 @@ class Held:
     def newest_sequence(self) -> int:
         return self.sequence
 
+    @property
+    def tasks(self) -> Held:
+        return self
+
+    def has_notifications(self, agent_id: bytes) -> bool:
+        """Nothing stands for anybody: tests/contract/mailbox/tasks/test_waking.py has what does."""
+        return False
+
 
 @pytest.fixture
 def held() -> Held:
@@ -47,7 +55,7 @@ def held() -> Held:
 @pytest.fixture
 def watch(held: Held) -> WorkWatch:
     store: Any = held
-    return WorkWatch(store)
+    return WorkWatch(store, lambda: 0)
 
 
 async def told(stream: AsyncIterator[AgentWork]) -> AgentWork:

@@ -5,6 +5,7 @@ The durable mailbox: what agents said to each other, who may act on it, and what
 
 from collections import abc as _abc
 from fencepost.common.v1 import common_pb2 as _common_pb2
+from fencepost.mailbox.v1 import tasks_pb2 as _tasks_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
@@ -38,6 +39,10 @@ class _RecordKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_RecordKind
     """A notice by the host."""
     RECORD_KIND_PROMPT: _RecordKind.ValueType  # 5
     """A person's prompt: work like a request, answered by the assistant's final words and never by Reply."""
+    RECORD_KIND_WAKE: _RecordKind.ValueType  # 6
+    """A wake-up by the host: tells an idle agent which of its tasks wait for it. Written when a dispatcher takes it, never shown by
+    Receive, wants no answer; closed when its turn has ended or was lost from sight.
+    """
 
 class RecordKind(_RecordKind, metaclass=_RecordKindEnumTypeWrapper):
     """What a record is."""
@@ -54,6 +59,10 @@ RECORD_KIND_NOTICE: RecordKind.ValueType  # 4
 """A notice by the host."""
 RECORD_KIND_PROMPT: RecordKind.ValueType  # 5
 """A person's prompt: work like a request, answered by the assistant's final words and never by Reply."""
+RECORD_KIND_WAKE: RecordKind.ValueType  # 6
+"""A wake-up by the host: tells an idle agent which of its tasks wait for it. Written when a dispatcher takes it, never shown by
+Receive, wants no answer; closed when its turn has ended or was lost from sight.
+"""
 Global___RecordKind: _TypeAlias = RecordKind  # noqa: Y015
 
 class _DeliveryState:
@@ -115,8 +124,8 @@ class _AnswerStateEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_AnswerSta
     ANSWER_STATE_WITHDRAWN: _AnswerState.ValueType  # 3
     """Taken back by its sender before anybody saw it."""
     ANSWER_STATE_CLOSED: _AnswerState.ValueType  # 4
-    """A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
-    carried; its facts say which.
+    """A prompt: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+    carried; its facts say which. Every wake-up that is over.
     """
 
 class AnswerState(_AnswerState, metaclass=_AnswerStateEnumTypeWrapper):
@@ -131,8 +140,8 @@ ANSWER_STATE_ANSWERED: AnswerState.ValueType  # 2
 ANSWER_STATE_WITHDRAWN: AnswerState.ValueType  # 3
 """Taken back by its sender before anybody saw it."""
 ANSWER_STATE_CLOSED: AnswerState.ValueType  # 4
-"""A prompt only: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
-carried; its facts say which.
+"""A prompt: closed without the assistant's final words. The agent read it for itself, its turn gave none, or it could not be
+carried; its facts say which. Every wake-up that is over.
 """
 Global___AnswerState: _TypeAlias = AnswerState  # noqa: Y015
 
@@ -444,6 +453,12 @@ class _ClaimKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ClaimKind.V
     """The oldest pending request or prompt: one queue."""
     CLAIM_KIND_CONTEXT: _ClaimKind.ValueType  # 2
     """The oldest stored information, reply or notice."""
+    CLAIM_KIND_WAKE: _ClaimKind.ValueType  # 3
+    """A wake-up for what waits for the agent among its tasks, written by this call with what waits now. At most one is outstanding: none is
+    given while another is on its way or its turn runs. Only for an agent that rests.
+    """
+    CLAIM_KIND_STOP: _ClaimKind.ValueType  # 4
+    """A wake-up for a request to stop a task, to be told to the turn that runs: once."""
 
 class ClaimKind(_ClaimKind, metaclass=_ClaimKindEnumTypeWrapper):
     """What a dispatcher can carry."""
@@ -454,6 +469,12 @@ CLAIM_KIND_REQUEST: ClaimKind.ValueType  # 1
 """The oldest pending request or prompt: one queue."""
 CLAIM_KIND_CONTEXT: ClaimKind.ValueType  # 2
 """The oldest stored information, reply or notice."""
+CLAIM_KIND_WAKE: ClaimKind.ValueType  # 3
+"""A wake-up for what waits for the agent among its tasks, written by this call with what waits now. At most one is outstanding: none is
+given while another is on its way or its turn runs. Only for an agent that rests.
+"""
+CLAIM_KIND_STOP: ClaimKind.ValueType  # 4
+"""A wake-up for a request to stop a task, to be told to the turn that runs: once."""
 Global___ClaimKind: _TypeAlias = ClaimKind  # noqa: Y015
 
 class _ClaimOutcome:
@@ -539,7 +560,7 @@ class Record(_message.Message):
     SEQUENCE_FIELD_NUMBER: _builtins.int
     HOPS_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
-    """Prefix (inf_, ask_, rep_, ntc_, prm_) and 32 hexadecimal digits."""
+    """Prefix (inf_, ask_, rep_, ntc_, prm_, wak_) and 32 hexadecimal digits."""
     kind: Global___RecordKind.ValueType
     """What it is."""
     body: _builtins.str
@@ -1888,6 +1909,9 @@ class WatchWorkResponse(_message.Message):
     CONTEXT_FIELD_NUMBER: _builtins.int
     HIGH_WATER_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
+    WAKE_FIELD_NUMBER: _builtins.int
+    STOP_FIELD_NUMBER: _builtins.int
+    LEFT_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """Whose mailbox; empty on the message that ends the first listing."""
     requests: _builtins.bool
@@ -1898,6 +1922,14 @@ class WatchWorkResponse(_message.Message):
     """Newest commit sequence when this was read."""
     caught_up: _builtins.bool
     """True on the message that ends the first listing."""
+    wake: _builtins.bool
+    """True where a turn is to be begun for what waits among the agent's tasks: CLAIM_KIND_WAKE."""
+    stop: _builtins.bool
+    """True where the turn that runs is to be told of a request to stop: CLAIM_KIND_STOP."""
+    left: _builtins.int
+    """How many notifications of tasks were told in as many wake-ups as there are at most, and still stand: nothing more is done about them
+    before something else happens.
+    """
     def __init__(
         self,
         *,
@@ -1906,10 +1938,13 @@ class WatchWorkResponse(_message.Message):
         context: _builtins.bool = ...,
         high_water: _builtins.int = ...,
         caught_up: _builtins.bool = ...,
+        wake: _builtins.bool = ...,
+        stop: _builtins.bool = ...,
+        left: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "caught_up", b"caught_up", "context", b"context", "high_water", b"high_water", "requests", b"requests"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "caught_up", b"caught_up", "context", b"context", "high_water", b"high_water", "left", b"left", "requests", b"requests", "stop", b"stop", "wake", b"wake"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1923,19 +1958,23 @@ class WatchEventsRequest(_message.Message):
 
     AFTER_FIELD_NUMBER: _builtins.int
     AGENT_ID_FIELD_NUMBER: _builtins.int
+    TASKS_FIELD_NUMBER: _builtins.int
     after: _builtins.int
     """Everything behind this sequence; 0 for everything that is kept. Negative: only what is new."""
     agent_id: _builtins.str
     """Only this agent's traffic: for the operator. An agent watches its own."""
+    tasks: _builtins.bool
+    """True: what happens to tasks too, as far as the caller may see the task now."""
     def __init__(
         self,
         *,
         after: _builtins.int = ...,
         agent_id: _builtins.str = ...,
+        tasks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "agent_id", b"agent_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "agent_id", b"agent_id", "tasks", b"tasks"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1943,7 +1982,7 @@ Global___WatchEventsRequest: _TypeAlias = WatchEventsRequest  # noqa: Y015
 
 @_typing.final
 class WatchEventsResponse(_message.Message):
-    """Something that became true of a record."""
+    """Something that became true of a record, or happened to a task."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -1951,6 +1990,8 @@ class WatchEventsResponse(_message.Message):
     RECORD_FIELD_NUMBER: _builtins.int
     CAUGHT_UP_FIELD_NUMBER: _builtins.int
     POSITION_FIELD_NUMBER: _builtins.int
+    TASK_EVENT_FIELD_NUMBER: _builtins.int
+    TASK_FIELD_NUMBER: _builtins.int
     caught_up: _builtins.bool
     """True, without a fact, on the message that says that everything so far has been told."""
     position: _builtins.int
@@ -1963,6 +2004,14 @@ class WatchEventsResponse(_message.Message):
     def record(self) -> Global___Record:
         """The record as it stands now; its body is cut to its first 160 characters."""
 
+    @_builtins.property
+    def task_event(self) -> _tasks_pb2.TaskEvent:
+        """What happened to a task, instead of a fact. Its sequence is the position to go on from."""
+
+    @_builtins.property
+    def task(self) -> _tasks_pb2.Task:
+        """The task as it stands now, as in a list."""
+
     def __init__(
         self,
         *,
@@ -1970,10 +2019,12 @@ class WatchEventsResponse(_message.Message):
         record: Global___Record | None = ...,
         caught_up: _builtins.bool = ...,
         position: _builtins.int = ...,
+        task_event: _tasks_pb2.TaskEvent | None = ...,
+        task: _tasks_pb2.Task | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "record", b"record"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["fact", b"fact", "record", b"record", "task", b"task", "task_event", b"task_event"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "fact", b"fact", "position", b"position", "record", b"record"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caught_up", b"caught_up", "fact", b"fact", "position", b"position", "record", b"record", "task", b"task", "task_event", b"task_event"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -2364,7 +2415,7 @@ class BoundRequest(_message.Message):
     AGENT_ID_FIELD_NUMBER: _builtins.int
     BINDING_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
-    """ask_... or prm_..."""
+    """ask_..., prm_... or wak_..."""
     token: _builtins.str
     """The claim."""
     generation: _builtins.int

@@ -224,10 +224,11 @@ TOOLS: Final[tuple[Tool, ...]] = (
     ),
     _write(
         "task_integrate",
-        "Coordinators: record accepted work as integrated into the main project, with its full commit id.",
-        {"task_id": TASK, "commit": Prose(bytes_max=64), "expected_version": VERSION},
+        "Coordinators: merge the commit of accepted work, by its full id, into the project's main checkout, all or"
+        " nothing, and record that. Without commit it is only recorded.",
+        {"task_id": TASK, "commit": Prose(bytes_max=64), "note": MAYBE, "expected_version": VERSION},
         ("task_id", "request_id"),
-        returns=f"{_CHANGE}; `integration`",
+        returns=f"{_CHANGE}; `integration` (`recorded`, `merged`, `contained`); of a merge `branch`, `head`, `detail`",
     ),
     _write(
         "task_cancel",

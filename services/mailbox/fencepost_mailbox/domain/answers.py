@@ -31,6 +31,8 @@ class AnswerEvent(enum.Enum):
     ABANDON = "abandon"
     # A prompt only: its agent reads it by a call of its own.
     READ = "read"
+    # A wake-up only: its turn ended, or nobody knows whether it began.
+    END = "end"
 
 
 ANSWER: Final[Mapping[tuple[Answer, AnswerEvent], Answer]] = MappingProxyType(
@@ -56,6 +58,14 @@ PROMPT_ANSWER: Final[Mapping[tuple[Answer, AnswerEvent], Answer]] = MappingProxy
     }
 )
 
+# Nobody waits for the answer to a wake-up: what it told of stands until it is seen to, whatever its turn said.
+WAKE_ANSWER: Final[Mapping[tuple[Answer, AnswerEvent], Answer]] = MappingProxyType(
+    {(Answer.OPEN, AnswerEvent.HOST): Answer.CLOSED, (Answer.OPEN, AnswerEvent.END): Answer.CLOSED}
+)
+_TABLES: Final = MappingProxyType(
+    {Kind.REQUEST: ANSWER, Kind.PROMPT: PROMPT_ANSWER, Kind.WAKE: WAKE_ANSWER},
+)
+
 _SEND_INSTEAD: Final = "If there is more to say, send it as information with send_message."
 
 
@@ -73,14 +83,13 @@ def settle(record: Record, event: AnswerEvent) -> Answer:
     """Return the answer state of `record` after `event`.
 
     Raises:
-        InvalidTask: the record is neither a request nor a prompt.
+        InvalidTask: the record is no work.
         InvalidState: it is settled already, it is being withdrawn after somebody may have seen it, or the event is none
             of its kind.
     """
     if record.kind not in WORK:
         raise InvalidTask("only a request can be answered; nothing was written")
-    table = ANSWER if record.kind is Kind.REQUEST else PROMPT_ANSWER
-    target = table.get((record.answer, event))
+    target = _TABLES[record.kind].get((record.answer, event))
     if target is None or (event is AnswerEvent.WITHDRAW and record.delivery is not Delivery.PENDING):
         raise InvalidState(
             f"a {record.kind.name.lower()} that is {record.answer.name.lower()} and {record.delivery.name.lower()} "
@@ -154,7 +163,7 @@ def check_resolvable(record: Record | None) -> Record:
     """
     if record is None:
         raise NotFound("no request or prompt has this id; nothing was written")
-    if record.kind not in WORK:
+    if record.kind not in (Kind.REQUEST, Kind.PROMPT):
         raise InvalidTask("only the delivery of a request or a prompt can be settled; nothing was written")
     if record.delivery is not Delivery.UNCERTAIN or record.answer is not Answer.OPEN:
         raise InvalidState(

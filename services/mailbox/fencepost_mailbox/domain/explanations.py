@@ -40,6 +40,9 @@ _READER: Final[Mapping[Reader, str]] = MappingProxyType(
     }
 )
 
+_WOKEN: Final = "Nobody waits for an answer to it."
+_WOKEN_ONCE: Final = "It is over: what it told of is told again by another, a few times, while it waits to be seen to."
+
 _UNREAD: Final = frozenset({Delivery.PENDING, Delivery.STORED})
 
 
@@ -51,7 +54,7 @@ def summary(
     `answered_by` names the reply's origin where there is a reply, `bound` is the state of the turn that took it,
     `left_out` how many of its facts are not shown.
     """
-    words = [f"The {record.kind.name.lower()} is {_DELIVERY[record.delivery]}."]
+    words = [f"The {_name(record.kind)} is {_DELIVERY[record.delivery]}."]
     if record.delivery in _UNREAD and record.answer in (Answer.NONE, Answer.OPEN) and reader in _READER:
         words.append(_READER[reader])
     if bound is not None:
@@ -59,7 +62,7 @@ def summary(
     if record.kind in WORK:
         words.append(_answered(record, answered_by))
     if record.delivery is Delivery.UNCERTAIN and record.answer is Answer.OPEN:
-        reply = "" if record.kind is Kind.PROMPT else "the recipient's reply "
+        reply = "the recipient's reply " if record.kind is Kind.REQUEST else ""
         words.append(f"A late proof, {reply}or the operator settles it; do not send it again before that.")
     if record.acknowledged:
         words.append("Its recipient has acknowledged it.")
@@ -68,7 +71,13 @@ def summary(
     return " ".join(words)
 
 
+def _name(kind: Kind) -> str:
+    return "wake-up" if kind is Kind.WAKE else kind.name.lower()
+
+
 def _answered(record: Record, answered_by: str) -> str:
+    if record.kind is Kind.WAKE:
+        return _WOKEN if record.answer is Answer.OPEN else _WOKEN_ONCE
     if record.answer is Answer.OPEN:
         return "It has no answer yet."
     if record.answer is Answer.CLOSED:

@@ -13,8 +13,11 @@ def place(*, kind: Kind, delivery: Delivery, answer: Answer, exposed: bool, ackn
 
     A wait ends when something is FRESH (M007): exactly what receive without a cursor would show. What was carried into
     the conversation is AWAY (DECISIONS M007 M038). An uncertain record stays readable (M107); a settled request is
-    never shown as new (M072). A prompt that was read for itself is closed by that and shown until it is acknowledged.
+    never shown as new (M072). A prompt that was read for itself is closed by that and shown until it is acknowledged. A
+    wake-up is never read: what it tells of stands among the notifications.
     """
+    if kind is Kind.WAKE:
+        return Inbox.AWAY
     if kind is Kind.PROMPT and delivery is Delivery.RECEIVER:
         return Inbox.SEEN if acknowledged else Inbox.FRESH
     if kind in WORK:

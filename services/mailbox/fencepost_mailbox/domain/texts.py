@@ -18,6 +18,7 @@ PREFIX: Final[Mapping[Kind, str]] = MappingProxyType(
         Kind.REPLY: "rep_",
         Kind.NOTICE: "ntc_",
         Kind.PROMPT: "prm_",
+        Kind.WAKE: "wak_",
     }
 )
 

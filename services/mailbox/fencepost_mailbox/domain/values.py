@@ -48,10 +48,11 @@ class Kind(enum.IntEnum):
     REPLY = 3
     NOTICE = 4
     PROMPT = 5
+    WAKE = 6
 
 
 # What wants to be worked on, and ends: everything else is context.
-WORK: Final = frozenset({Kind.REQUEST, Kind.PROMPT})
+WORK: Final = frozenset({Kind.REQUEST, Kind.PROMPT, Kind.WAKE})
 
 
 class Delivery(enum.IntEnum):
@@ -71,7 +72,7 @@ class Delivery(enum.IntEnum):
 class Answer(enum.IntEnum):
     """Whether work has been answered. NONE for context. Values are stored.
 
-    CLOSED is a prompt's end without the assistant's final words.
+    CLOSED is a prompt's end without the assistant's final words, and every end of a wake-up.
     """
 
     NONE = 0

@@ -198,14 +198,19 @@ class Queries(Protocol):
         ...
 
     def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
-        """Return (agent, has pending requests, has stored context) of the next `limit` recipients behind `after`.
+        """Return (agent, has pending requests, has stored context) of the next `limit` agents behind `after`.
 
-        Those without work are among them: what is bounded is how much is looked at.
+        Agents that were ever sent something, or for whom a notification of a task stands. Those without work are
+        among them: what is bounded is how much is looked at.
         """
         ...
 
     def work_of(self, agent_id: bytes) -> tuple[bool, bool]:
         """Return whether the agent has pending requests and stored context."""
+        ...
+
+    def open_wakes(self, agent_id: bytes) -> list[Record]:
+        """Return an agent's wake-ups that are not over: one, and perhaps one more that was told to its turn."""
         ...
 
     def claims_expired(self, now_ms: int) -> bool:
@@ -268,12 +273,16 @@ class Transaction(Queries, Protocol):
         """
         ...
 
+    def reword(self, wake: Record, body: bytes) -> None:
+        """Write other words for a wake-up that nobody was shown."""
+        ...
+
     def add_fact(self, fact: Fact) -> None:
         """Append a fact."""
         ...
 
     def oldest_pending_request(self, recipient: bytes) -> Record | None:
-        """Return the oldest request that nobody has been shown, or None."""
+        """Return the oldest request or prompt that nobody has been shown, or None."""
         ...
 
     def oldest_stored_context(self, recipient: bytes, high_water: int) -> Record | None:

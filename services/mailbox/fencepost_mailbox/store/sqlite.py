@@ -427,12 +427,23 @@ class SqliteQueries:
         )
 
     def agents_with_work(self, after: bytes, limit: int) -> list[tuple[bytes, bool, bool]]:
-        """See Queries. Steps from recipient to recipient through the inbox index."""
+        """See Queries. Steps from agent to agent through the indexes of the inbox and of the notifications."""
         found: list[tuple[bytes, bool, bool]] = []
-        while len(found) < limit and (row := self._one(sql.NEXT_RECIPIENT, after=after)) is not None:
-            after = row[0]
+        while len(found) < limit and (next_one := self._next_agent(after)) is not None:
+            after = next_one
             found.append((after, *self.work_of(after)))
         return found
+
+    def _next_agent(self, after: bytes) -> bytes | None:
+        row = self._one(sql.NEXT_RECIPIENT, after=after)
+        told = self._tasks.next_told(after)
+        if row is None or told is None:
+            return told if row is None else bytes(row[0])
+        return min(bytes(row[0]), told)
+
+    def open_wakes(self, agent_id: bytes) -> list[Record]:
+        """See Queries."""
+        return [record_from_row(row) for row in self._all(sql.OPEN_WAKES, recipient=agent_id)]
 
     def claims_expired(self, now_ms: int) -> bool:
         """See Queries."""
@@ -671,6 +682,10 @@ class SqliteTransaction(SqliteQueries):
             claim_generation=after.claim_generation,
             releases=after.releases,
         )
+
+    def reword(self, wake: Record, body: bytes) -> None:
+        """See Transaction."""
+        self._guarded(sql.REWORD, was_sequence=wake.sequence, body=body)
 
     def add_fact(self, fact: Fact) -> None:
         """See Transaction."""

@@ -71,7 +71,7 @@ SELECT record.sequence, record.record_id, record.kind, record.project_id, record
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.answer = 1 AND record.delivery = 1 ORDER BY record.position LIMIT 1 OFFSET 0"""
+AND record.answer = 1 AND record.delivery = 1 AND record.kind != 6 ORDER BY record.position LIMIT 1 OFFSET 0"""
 OLDEST_STORED: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
@@ -79,6 +79,14 @@ record.answer, record.exposed, record.acknowledged, record.inbox, record.positio
 record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
 AND record.inbox = 0 AND record.delivery = 7 AND record.position <= :high_water ORDER BY record.position LIMIT 1
 OFFSET 0"""
+OPEN_WAKES: Final = """\
+SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
+record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
+record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
+record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
+AND record.answer = 1 AND record.kind = 6"""
+REWORD: Final = """\
+UPDATE record SET body=:body WHERE record.sequence = :was_sequence AND record.delivery = 1 AND record.kind = 6"""
 NEXT_RECIPIENT: Final = """\
 SELECT record.recipient FROM record WHERE record.recipient > :after ORDER BY record.recipient LIMIT 1 OFFSET 0"""
 ACKNOWLEDGEABLE: Final = """\

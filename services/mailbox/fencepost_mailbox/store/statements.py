@@ -128,7 +128,13 @@ NEWEST_FACT = _sqlite(select(FACT.c.sequence).order_by(FACT.c.sequence.desc()).l
 
 OLDEST_PENDING = _sqlite(
     select(RECORD)
-    .where(R.recipient == bindparam("recipient"), _OPEN, R.delivery == _const(Delivery.PENDING))
+    .where(
+        R.recipient == bindparam("recipient"),
+        _OPEN,
+        R.delivery == _const(Delivery.PENDING),
+        # A wake-up is taken by itself.
+        R.kind != _const(Kind.WAKE),
+    )
     .with_hint(RECORD, "INDEXED BY record_pending", "sqlite")
     .order_by(R.position)
     .limit(_const(1))
@@ -145,6 +151,19 @@ OLDEST_STORED = _sqlite(
     .order_by(R.position)
     .limit(_const(1))
     .offset(_ZERO)
+)
+OPEN_WAKES = _sqlite(
+    # Word for word the condition of the index record_wake.
+    select(RECORD).where(R.recipient == bindparam("recipient"), _OPEN, R.kind == _const(Kind.WAKE))
+)
+REWORD = _sqlite(
+    update(RECORD)
+    .where(
+        R.sequence == bindparam("was_sequence"),
+        R.delivery == _const(Delivery.PENDING),
+        R.kind == _const(Kind.WAKE),
+    )
+    .values(body=bindparam("body"))
 )
 NEXT_RECIPIENT = _sqlite(
     select(R.recipient).where(R.recipient > bindparam("after")).order_by(R.recipient).limit(_const(1)).offset(_ZERO)

@@ -11,6 +11,8 @@ from sqlmodel import Field, SQLModel
 SHOWN: Final = "acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4))"
 # Requests that an agent works on now: shown to it, or taken by its provider, and not answered.
 WORKED_ON: Final = "answer = 1 AND kind = 2 AND delivery IN (2, 4)"
+# Wake-ups that are not over.
+WAKES: Final = "answer = 1 AND kind = 6"
 UNPUBLISHED: Final = "state = 2 AND publishes = 1"
 UNSETTLED: Final = "state IN (1, 4)"
 _WITHOUT_ROWID: dict[str, Any] = {"sqlite_with_rowid": False}
@@ -52,6 +54,7 @@ class RecordRow(SQLModel, table=True):
             "record_open", "recipient", "position", sqlite_where=text("answer = 1"), postgresql_where=text("answer = 1")
         ),
         Index("record_hops", "recipient", "hops", sqlite_where=text(WORKED_ON), postgresql_where=text(WORKED_ON)),
+        Index("record_wake", "recipient", sqlite_where=text(WAKES), postgresql_where=text(WAKES)),
         Index("record_shown", "recipient", "position", sqlite_where=text(SHOWN), postgresql_where=text(SHOWN)),
         Index(
             "record_parent",

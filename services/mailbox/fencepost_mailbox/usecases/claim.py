@@ -32,11 +32,12 @@ from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_r
 from fencepost_mailbox.domain.records import evolve
 from fencepost_mailbox.domain.refusals import InvalidLimit
 from fencepost_mailbox.domain.texts import check_evidence
-from fencepost_mailbox.domain.values import Answer, Fact, FactKind, Operation, Origin, Record, ReplyStatus
+from fencepost_mailbox.domain.values import Answer, Fact, FactKind, Kind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
 from fencepost_mailbox.usecases.ports import Ports, fence, held_record, lose_sight, lose_turn, mark_uncertain
 from fencepost_mailbox.usecases.reply import write_answer
 from fencepost_mailbox.usecases.tasks.steps import lose_every_attempt
+from fencepost_mailbox.usecases.tasks.waking import call_out, close_wake
 
 _GIVEN_UP: Final = (
     "Fencepost could not hand this request to its recipient's program: it was taken and given back too often."
@@ -54,6 +55,8 @@ class ClaimKind(enum.IntEnum):
 
     REQUEST = 1
     CONTEXT = 2
+    WAKE = 3
+    STOP = 4
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,6 +92,8 @@ class Claiming:
     key: bytes
     content: bytes
     token: bytes
+    # Of a wake-up that is written by this.
+    wake_id: bytes
     now_ms: int
 
     def apply(self, tx: Transaction) -> Applied[Taken | None]:
@@ -109,10 +114,7 @@ class Claiming:
             check_stands(claim)
             taken = Taken(claim=claim, record=held_record(tx, claim), duplicate=True)
             return Applied(value=taken, wakes=woken, work=woken)
-        if asked.kind is ClaimKind.REQUEST:
-            record = tx.oldest_pending_request(asked.agent_id)
-        else:
-            record = tx.oldest_stored_context(asked.agent_id, asked.high_water)
+        record = self._next(tx)
         if record is None:
             return Applied(value=None, wakes=woken, work=woken)
         tx.take_key(
@@ -124,6 +126,22 @@ class Claiming:
             now_ms=self.now_ms,
         )
         return Applied(value=self._take(tx, record), wakes=woken, work=woken)
+
+    def _next(self, tx: Transaction) -> Record | None:
+        asked = self.command
+        match asked.kind:
+            case ClaimKind.REQUEST:
+                return tx.oldest_pending_request(asked.agent_id)
+            case ClaimKind.CONTEXT:
+                return tx.oldest_stored_context(asked.agent_id, asked.high_water)
+            case ClaimKind.WAKE | ClaimKind.STOP:
+                return call_out(
+                    tx,
+                    asked.agent_id,
+                    record_id=self.wake_id,
+                    joining=asked.kind is ClaimKind.STOP,
+                    now_ms=self.now_ms,
+                )
 
     def _see_incarnation(self, tx: Transaction) -> tuple[bytes, ...]:
         asked = self.command
@@ -219,6 +237,7 @@ class TakeClaim:
                 # A token is an id nobody can guess from another: the mint's ids are ordered, so it is mixed with the
                 # record of the call.
                 token=fingerprint(ports.mint.new(), caller.credential_id, ports.store.cursor_secret),
+                wake_id=ports.mint.new(),
                 now_ms=ports.clock.now_ms(),
             )
         )
@@ -390,13 +409,19 @@ class Finishing:
             return Applied(value=Settled(record=record, duplicate=True, reply_id=known))
         if self.outcome is Outcome.UNCERTAIN:
             after = mark_uncertain(tx, claim, record, evidence=self.evidence, now_ms=self.now_ms)
-            return Applied(value=Settled(record=after, duplicate=False), wakes=(record.recipient,))
+            concerned = (record.recipient,)
+            rests = concerned if record.kind is Kind.WAKE else ()
+            return Applied(value=Settled(record=after, duplicate=False), wakes=concerned, work=rests)
         after = evolve(record, delivery=advance(record.kind, record.delivery, EVENT_OF[self.outcome]))
         tx.move(record, after)
         tx.set_claim_state(claim, STATE_OF[self.outcome])
         note(tx, record, _FACT_OF[self.outcome], generation=self.generation, evidence=self.evidence, now_ms=self.now_ms)
         if self.turn is not None:
             self._bind(tx, claim, record, self.turn)
+        elif record.kind is Kind.WAKE and record.answer is Answer.OPEN and self.outcome is Outcome.ACCEPTED:
+            # Nobody will tell of the end of its turn.
+            after = close_wake(tx, after, AnswerEvent.END, self.now_ms)
+            return Applied(value=Settled(record=after, duplicate=False), work=(record.recipient,))
         if self.outcome is Outcome.FAILED and record.answer is Answer.OPEN:
             return self._fail(tx, after)
         shown = (record.recipient,) if self.outcome is Outcome.VISIBLE else ()
@@ -484,8 +509,9 @@ class Expiring:
         expired = tx.held_claims(expired_at_ms=self.now_ms)
         for claim in expired:
             lose_sight(tx, claim, evidence="the claim stood for its whole term without an outcome", now_ms=self.now_ms)
-        # What is uncertain can be read again.
-        return Applied(value=len(expired), wakes=tuple({claim.recipient for claim in expired}))
+        # What is uncertain can be read again, and what a wake-up told of is told again later.
+        concerned = tuple({claim.recipient for claim in expired})
+        return Applied(value=len(expired), wakes=concerned, work=concerned)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

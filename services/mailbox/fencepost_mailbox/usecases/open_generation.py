@@ -52,7 +52,7 @@ class Opening:
             uncertain=uncertain,
             open_requests=tx.open_requests(self.agent_id, OPEN_REQUESTS_MAX),
         )
-        return Applied(value=opened, wakes=(self.agent_id, *told), work=(self.agent_id,))
+        return Applied(value=opened, wakes=(self.agent_id, *told), work=(self.agent_id, *told))
 
 
 class OpenGeneration:

@@ -35,6 +35,7 @@ from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transacti
 from fencepost_mailbox.usecases.claim import asked_by, note
 from fencepost_mailbox.usecases.ports import Ports, held_record, lose_turn, mark_uncertain
 from fencepost_mailbox.usecases.reply import write_answer
+from fencepost_mailbox.usecases.tasks.waking import close_wake
 
 RECORDED: Final = faults.register("mailbox.outcome.recorded", "the end of a turn is on disk, its answer is not")
 
@@ -102,7 +103,11 @@ class Recording:
             evidence=self.evidence,
             now_ms=self.now_ms,
         )
-        return Applied(value=Recorded(binding=after, kind=record.kind, duplicate=False))
+        concerned: tuple[bytes, ...] = ()
+        if record.kind is Kind.WAKE and record.answer is Answer.OPEN:
+            close_wake(tx, record, AnswerEvent.END, self.now_ms)
+            concerned = (record.recipient,)
+        return Applied(value=Recorded(binding=after, kind=record.kind, duplicate=False), work=concerned)
 
     def _lose(self, tx: Transaction, claim: Claim, bound: Binding, record: Record) -> Applied[Recorded]:
         """Lose the turn from sight, and the delivery with it where its work still wants an answer."""
@@ -115,7 +120,11 @@ class Recording:
         lost = tx.binding(self.token)
         if lost is None:
             raise InvariantBroken("a binding is gone")
-        return Applied(value=Recorded(binding=lost, kind=record.kind, duplicate=False), wakes=wakes)
+        return Applied(
+            value=Recorded(binding=lost, kind=record.kind, duplicate=False),
+            wakes=wakes,
+            work=wakes if record.kind is Kind.WAKE else (),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
+from fencepost_mailbox.domain.answers import AnswerEvent, settle
 from fencepost_mailbox.domain.bindings import BINDING, Binding, BindingEvent, BindingState
 from fencepost_mailbox.domain.claims import Claim, ClaimState, check_floor, loses_sight
 from fencepost_mailbox.domain.deletion import check_lives
@@ -18,6 +19,7 @@ from fencepost_mailbox.domain.values import Agent, Answer, Desired, Fact, FactKi
 from fencepost_mailbox.owners import Owners
 from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
 from fencepost_mailbox.usecases.tasks.steps import lose_attempt
+from fencepost_mailbox.usecases.tasks.waking import rest_after
 
 _SUPERSEDED: Final = "a later life of the agent began while the claim stood"
 
@@ -211,13 +213,22 @@ def lose_sight(tx: Transaction, claim: Claim, *, evidence: str, now_ms: int) -> 
 def mark_uncertain(tx: Transaction, claim: Claim, record: Record, *, evidence: str, now_ms: int) -> Record:
     """Write that what became of a claim is not known. The record becomes readable again under a fresh number.
 
-    A turn that is bound under it is lost from sight with it.
+    A turn that is bound under it is lost from sight with it. A wake-up is over by that: another tells of the same
+    later, and names this one.
     """
     if claim.state is ClaimState.ACCEPTED and (bound := tx.binding(claim.token)) is not None:
         tx.move_binding(bound, replace(bound, state=BINDING[bound.state, BindingEvent.LOSE_SIGHT]))
     sequence = tx.next_sequence(record.project_id)
-    after = evolve(record, delivery=advance(record.kind, record.delivery, Event.LOSE_SIGHT), position=sequence)
+    is_over = record.kind is Kind.WAKE and record.answer is Answer.OPEN
+    after = evolve(
+        record,
+        delivery=advance(record.kind, record.delivery, Event.LOSE_SIGHT),
+        position=sequence,
+        answer=settle(record, AnswerEvent.END) if is_over else record.answer,
+    )
     tx.move(record, after)
+    if is_over:
+        rest_after(tx, record.record_id, now_ms)
     tx.set_claim_state(claim, ClaimState.UNCERTAIN)
     tx.add_fact(
         Fact(

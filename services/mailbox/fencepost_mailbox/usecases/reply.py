@@ -14,6 +14,7 @@ from fencepost_mailbox.domain.values import Fact, FactKind, Kind, Operation, Ori
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
 from fencepost_mailbox.usecases.admit import Receipt, existing, receipt
 from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
+from fencepost_mailbox.usecases.tasks.waking import close_wake
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -127,8 +128,10 @@ def write_answer(
     Raises:
         InvalidState: the request is settled already.
     """
-    answer = settle(request, event)
-    tx.move(request, evolve(request, answer=answer))
+    if request.kind is Kind.WAKE:
+        close_wake(tx, request, event, now_ms)
+    else:
+        tx.move(request, evolve(request, answer=settle(request, event)))
     reply = None
     if request.sender is not None:
         reply = new_record(

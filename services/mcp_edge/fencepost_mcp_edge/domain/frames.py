@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from fencepost.home import is_uuid
 from fencepost.mcp import profiles, wire
+from fencepost.mcp.places import PLACE_KEY
 
 PROTOCOL: Final = 1
 # A request of 1 MiB, and what stands before it.
@@ -162,6 +163,16 @@ def _whole(digits: bytes, *, most: int) -> int:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Place:
+    """Files as they are called on the machine of their checkout."""
+
+    root: str
+    ignore_case: bool
+    paths: tuple[str, ...]
+    globs: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Request:
     """A tools/call, as far as the shim has answered for it."""
 
@@ -169,7 +180,7 @@ class Request:
     id_text: str
     params: dict[str, Any]
     # What the shim made of the files that the call names, on the machine of their checkout.
-    place: Mapping[str, Any] | None = None
+    place: Place | None = None
 
     @property
     def key_part(self) -> str | None:
@@ -180,8 +191,10 @@ class Request:
         return None if wire.names_version(self.params) else self.id_text
 
 
-def parse_request(line: bytes) -> Request | None:
+def parse_request(line: bytes, *, placed: bool = False) -> Request | None:
     """Return the call in a frame, or None where it is too deeply nested to be read here, if not by the shim.
+
+    `placed`: it comes of a shim, which has named the files of the call.
 
     Raises:
         BadFrame: no shim would have passed it on.
@@ -195,4 +208,25 @@ def parse_request(line: bytes) -> Request | None:
     identity, params = message.get("id"), message.get("params")
     if isinstance(identity, bool) or not isinstance(identity, str | int) or not isinstance(params, dict):
         raise BadFrame
-    return Request(id_text=wire.quote(identity) if isinstance(identity, str) else str(identity), params=params)
+    return Request(
+        id_text=wire.quote(identity) if isinstance(identity, str) else str(identity),
+        params=params,
+        place=_place(params) if placed else None,
+    )
+
+
+def _place(params: Mapping[str, Any]) -> Place | None:
+    meta = params.get("_meta")
+    told = meta.get(PLACE_KEY) if isinstance(meta, dict) else None
+    if not isinstance(told, dict):
+        return None
+    root, ignore_case = told.get("root"), told.get("ignore_case")
+    paths, globs = _texts(told.get("paths")), _texts(told.get("globs"))
+    if not isinstance(root, str) or not isinstance(ignore_case, bool) or paths is None or globs is None:
+        return None
+    return Place(root=root, ignore_case=ignore_case, paths=paths, globs=globs)
+
+
+def _texts(value: Any) -> tuple[str, ...] | None:
+    whole = isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+    return tuple(value) if whole else None

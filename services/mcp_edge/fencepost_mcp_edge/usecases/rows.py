@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.client import Mailbox
 from fencepost.errors import NotWritten
-from fencepost_mcp_edge.translate import Arguments, Payload
+from fencepost_mcp_edge.domain.frames import Place
+from fencepost_mcp_edge.translate import Arguments, Page, Payload
+from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.caller import Caller
 from fencepost_mcp_edge.usecases.outcomes import NOT_CONNECTED
 
+# Entries of a page where the caller does not say, of one question to a service, and how many questions a page takes.
+LISTED_DEFAULT: Final = 50
+LISTED_AT_ONCE: Final = 10
+LISTING_STEPS_MAX: Final = 40
 # The namespace of request ids that are made of keys.
 _KEYS: Final = uuid.UUID("6f1d3a0e-6c0b-4a35-9b5e-0f5a5e1c7d42")
 DRAINING: Final = "draining"
@@ -49,7 +55,7 @@ class Asking:
     within_ms: int | None = None
     page_bytes_max: int = 0
     # What was made of the files that the call names, where that was done before it came here.
-    place: Mapping[str, Any] | None = None
+    place: Place | None = None
 
     @property
     def request_id(self) -> str:
@@ -75,6 +81,32 @@ class Write:
     ask: Callable[[Asking], Awaitable[Payload]]
     # Returns what became of a call whose answer was lost, under the epoch it was made to; raises ToolError and others.
     settle: Callable[[Asking, str], Awaitable[Payload]]
+
+
+def repeatable(name: str, ask: Callable[[Asking], Awaitable[Payload]]) -> Write:
+    """Return the row of a write that a service carries out once per request_id, so that it is settled by asking again.
+
+    Not of another store: there the request_id stands for nothing, and the write may have been done before.
+    """
+
+    async def settle(asking: Asking, epoch: str) -> Payload:
+        if (await asking.caller.settling.describe()).epoch != epoch:
+            raise outcomes.unsettled(None)
+        return await ask(asking)
+
+    return Write(name=name, ask=ask, settle=settle)
+
+
+async def paged(asking: Asking, some: Callable[[int, str], Awaitable[tuple[list[Payload], str]]]) -> Page:
+    """Return a page: `some` reads so many entries behind a cursor. What did not fit is read again with the next one."""
+    wanted = asking.arguments.get("limit", LISTED_DEFAULT)
+    page = Page(bytes_max=asking.page_bytes_max)
+    page.cursor = asking.arguments.get("cursor", "")
+    for _ in range(LISTING_STEPS_MAX):
+        entries, cursor = await some(min(LISTED_AT_ONCE, wanted - len(page.entries)), page.cursor)
+        if not page.takes(entries, cursor) or not cursor or len(page.entries) >= wanted:
+            break
+    return page
 
 
 def _holds(response: Any) -> bool:

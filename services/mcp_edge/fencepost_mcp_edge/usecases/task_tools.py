@@ -13,11 +13,7 @@ from fencepost_mcp_edge import task_translate as wire
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
 from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.outcomes import ToolError
-from fencepost_mcp_edge.usecases.rows import Asking, Reading, Wait, Write
-
-LISTED_DEFAULT: Final = 50
-LISTED_AT_ONCE: Final = 10
-LISTING_STEPS_MAX: Final = 40
+from fencepost_mcp_edge.usecases.rows import Asking, Reading, Wait, Write, paged, repeatable
 
 Rpc = Callable[[Tasks, Any], Awaitable[Any]]
 
@@ -51,18 +47,37 @@ def _write(name: str, kind: Any, rpc: Rpc, states: frozenset[int]) -> Write:
     return Write(name=name, ask=partial(_ask, name, kind, rpc), settle=partial(_settle, name, states))
 
 
+async def _integrate(asking: Asking) -> Payload:
+    """Let the commit be merged where the main checkout is. Without one nothing is merged; only the mailbox is asked."""
+    if "commit" in asking.arguments:
+        request = wire.integrate_request(asking.arguments, asking.request_id)
+        return wire.integrate_result(await asking.caller.providers.integrate_task(request), asking.request_id)
+    told = await _ask("task_integrate", pb.RecordIntegrationRequest, Tasks.record_integration, asking)
+    return told | {"integration": "recorded"}
+
+
+async def _settle_integrate(asking: Asking, epoch: str) -> Payload:
+    """Where a merge may be under way its request_id must stay good, so it is asked again, which answers what it did."""
+    if "commit" in asking.arguments:
+        return await repeatable("task_integrate", _integrate).settle(asking, epoch)
+    told = await _settle("task_integrate", frozenset({pb.TASK_STATE_INTEGRATED}), asking, epoch)
+    return told | {"integration": "recorded"}
+
+
 async def _list(asking: Asking) -> Payload:
-    """Read a few tasks at a time until a page is full; what did not fit is read again behind its cursor."""
     request = wire.list_request(asking.arguments)
-    wanted = asking.arguments.get("limit", LISTED_DEFAULT)
-    page = wire.TaskPage(bytes_max=asking.page_bytes_max)
-    for _ in range(LISTING_STEPS_MAX):
-        request.page_size = min(LISTED_AT_ONCE, wanted - len(page.tasks))
+    pending_count, retired = 0, list[str]()
+
+    async def some(size: int, cursor: str) -> tuple[list[Payload], str]:
+        nonlocal pending_count
+        request.page_size, request.page_token = size, cursor
         response = await asking.caller.tasks.list_tasks(request)
-        if not page.takes(response) or not page.cursor or len(page.tasks) >= wanted:
-            break
-        request.page_token = page.cursor
-    return page.result()
+        pending_count = response.pending_count
+        retired.extend(response.retired)
+        return [wire.task(one) for one in response.tasks], response.next_page_token
+
+    page = await paged(asking, some)
+    return wire.list_result(page, pending_count=pending_count, retired=retired)
 
 
 async def _get(asking: Asking) -> Payload:
@@ -105,12 +120,7 @@ WRITES: Final = (
     ),
     _write("task_submit", pb.SubmitTaskRequest, Tasks.submit, frozenset({pb.TASK_STATE_SUBMITTED})),
     _write("task_review", pb.ReviewTaskRequest, Tasks.review, _QUEUED | {pb.TASK_STATE_ACCEPTED}),
-    _write(
-        "task_integrate",
-        pb.RecordIntegrationRequest,
-        Tasks.record_integration,
-        frozenset({pb.TASK_STATE_INTEGRATED}),
-    ),
+    Write(name="task_integrate", ask=_integrate, settle=_settle_integrate),
     _write(
         "task_cancel",
         pb.CancelTaskRequest,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass
+from typing import Final
 
 from fencepost_providers.domain.runtimes import (
     CODE_BYTES_MAX,
@@ -13,6 +14,8 @@ from fencepost_providers.domain.runtimes import (
     TurnEnd,
     TurnStatus,
 )
+
+WAKE_PREFIX: Final = "wak_"
 
 
 class Answer(enum.IntEnum):
@@ -58,13 +61,18 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bound:
-    """A request that a turn carries."""
+    """A request, prompt or wake-up that a turn carries."""
 
     token: str
     agent_id: str
     record_id: str
     generation: int
     binding: TurnBinding
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether somebody gets the turn's final words: nobody does of a wake-up."""
+        return not self.record_id.startswith(WAKE_PREFIX)
 
 
 def clipped(text: str, bytes_max: int) -> str:

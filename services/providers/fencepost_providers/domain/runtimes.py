@@ -210,8 +210,8 @@ Submission = NotSubmitted | Accepted | Visible | Uncertain
 class Delivery:
     """A record on its way into a conversation. The body is never joined to the routing text.
 
-    `record_id` has its prefix. `kind` is "information", "request", "reply", "notice" or "prompt"; `sender` a name for
-    people, empty for the host; `parent_id` and `status` belong to replies and notices.
+    `record_id` has its prefix. `kind` is "information", "request", "reply", "notice", "prompt" or "wake"; `sender` a
+    name for people, empty for the host; `parent_id` and `status` belong to replies and notices.
     """
 
     record_id: str

@@ -19,9 +19,7 @@ def situations() -> Iterator[Situation]:
     for (
         desired,
         ready,
-        leased,
-        held_back,
-        resting,
+        (leased, held_back, resting),
         (state, turn_id),
         bound,
         requests,
@@ -30,12 +28,12 @@ def situations() -> Iterator[Situation]:
         when_active,
         (begin, steer, show),
         shut_turn,
+        (wake, stop, after_request),
     ) in itertools.product(
-        Desired,
+        # The two others decide as PAUSED does: test_the_order_of_information_and_work has them.
+        (Desired.ON, Desired.PAUSED),
         BOOLEANS,
-        BOOLEANS,
-        BOOLEANS,
-        BOOLEANS,
+        ((True, False, False), (False, False, False), (True, True, False), (True, False, True), (False, True, True)),
         (
             (State.UNKNOWN, ""),
             (State.IDLE, ""),
@@ -50,6 +48,8 @@ def situations() -> Iterator[Situation]:
         WhenActive,
         ((True, True, True), (False, True, True), (True, False, True), (True, True, False)),
         ("", "t"),
+        # Whether a wake-up waits, a stop, and whose the newest turn was; the last counts only where a wake-up waits.
+        ((False, False, False), (True, False, False), (True, False, True), (False, True, False), (True, True, False)),
     ):
         yield Situation(
             desired=desired,
@@ -66,15 +66,29 @@ def situations() -> Iterator[Situation]:
             when_active=when_active,
             able=Able(begin=begin, steer=steer, show=show),
             shut_turn=shut_turn,
+            wake=wake,
+            stop=stop,
+            after_request=after_request,
         )
 
 
-def test_every_situation_keeps_every_rule() -> None:
+def check_what_is_done(now: Situation, step: Step) -> None:
+    free = now.ready and now.leased and not now.held_back and not now.resting and now.desired is Desired.ON
+    if free and (now.requests or now.wake) and now.state is State.IDLE and now.able.begin:
+        assert step in {Step.SHOW, Step.BEGIN, Step.WAKE}
+    if free and now.context and now.state is State.IDLE and now.able.show:
+        assert step in {Step.SHOW, Step.BEGIN, Step.WAKE}
+    if now.desired is Desired.ON and not now.ready and (now.requests or now.wake):
+        assert step is Step.START_OWNER
+
+
+def test_every_situation_keeps_every_rule_and_what_can_be_done_is_done() -> None:
     seen: set[Step] = set()
     for now in situations():
         step = decide(now)
         seen.add(step)
-        acts = step in {Step.SHOW, Step.BEGIN, Step.STEER}
+        check_what_is_done(now, step)
+        acts = step in {Step.SHOW, Step.BEGIN, Step.STEER, Step.WAKE, Step.STOP}
         if now.desired is not Desired.ON:
             assert step is Step.NOTHING
         if acts:
@@ -85,7 +99,7 @@ def test_every_situation_keeps_every_rule() -> None:
             assert not now.resting
             assert now.state in {State.IDLE, State.PROCESSING}
         if step is Step.START_OWNER:
-            assert now.requests
+            assert now.requests or now.wake
             assert not now.ready
         if step is Step.SHOW:
             assert now.context
@@ -95,27 +109,22 @@ def test_every_situation_keeps_every_rule() -> None:
             assert now.requests
             assert now.able.begin
             assert now.state is State.IDLE
-        if step is Step.STEER:
-            assert now.requests
+        if step is Step.WAKE:
+            # A turn of its own, and behind a request unless that had its turn, or something is to be stopped.
+            assert now.wake
+            assert now.able.begin
+            assert now.state is State.IDLE
+            assert not now.requests or now.after_request or now.stop
+        if step in {Step.STEER, Step.STOP}:
+            assert now.requests if step is Step.STEER else now.stop
             assert now.able.steer
             assert now.state is State.PROCESSING
             assert now.when_active is WhenActive.STEER
             assert now.turn_id not in {"", now.shut_turn}
         if step is Step.WAIT_FOR_IDLE:
-            assert now.requests
+            assert now.requests or now.wake
             assert now.state in {State.PROCESSING, State.ACTION_NEEDED}
     assert seen == set(Step)
-
-
-def test_what_can_be_done_is_done() -> None:
-    for now in situations():
-        free = now.ready and now.leased and not now.held_back and not now.resting and now.desired is Desired.ON
-        if free and now.requests and now.state is State.IDLE and now.able.begin:
-            assert decide(now) in {Step.SHOW, Step.BEGIN}
-        if free and now.context and now.state is State.IDLE and now.able.show:
-            assert decide(now) in {Step.SHOW, Step.BEGIN}
-        if now.desired is Desired.ON and not now.ready and now.requests:
-            assert decide(now) is Step.START_OWNER
 
 
 def a_situation(**facts: object) -> Situation:
@@ -163,6 +172,27 @@ def a_situation(**facts: object) -> Situation:
         ({"able": Able(show=False)}, Step.BEGIN),
         ({"ready": False, "requests": False}, Step.NOTHING),
         ({"ready": False}, Step.START_OWNER),
+        # Wake-ups and requests take turns; a request that waited goes first.
+        ({"context": False, "wake": True}, Step.BEGIN),
+        ({"context": False, "wake": True, "after_request": True}, Step.WAKE),
+        ({"context": False, "requests": False, "wake": True}, Step.WAKE),
+        ({"wake": True, "requests": False}, Step.SHOW),
+        ({"after_context": True, "requests": False, "wake": True}, Step.WAKE),
+        # Nothing of it joins a turn that runs, but a request to stop: before everything else.
+        (
+            {"state": State.PROCESSING, "turn_id": "t", "bound": True, "requests": False, "wake": True},
+            Step.WAIT_FOR_IDLE,
+        ),
+        ({"state": State.PROCESSING, "turn_id": "t", "stop": True}, Step.STOP),
+        ({"state": State.PROCESSING, "turn_id": "t", "stop": True, "able": Able(steer=False)}, Step.SHOW),
+        ({"context": False, "stop": True, "wake": True}, Step.WAKE),
+        ({"context": False, "stop": True}, Step.BEGIN),
+        ({"context": False, "requests": False, "stop": True}, Step.NOTHING),
+        ({"ready": False, "requests": False, "wake": True}, Step.START_OWNER),
+        ({"desired": Desired.PAUSED, "wake": True, "stop": True}, Step.NOTHING),
+        ({"desired": Desired.OFF, "ready": False, "wake": True}, Step.NOTHING),
+        ({"desired": Desired.OFF}, Step.NOTHING),
+        ({"desired": Desired.UNSPECIFIED, "stop": True, "wake": True}, Step.NOTHING),
     ],
 )
 def test_the_order_of_information_and_work(facts: dict[str, object], step: Step) -> None:

@@ -282,6 +282,10 @@ class Notification:
     task_id: bytes
     notice: Notice
     at_ms: int
+    # In how many wake-ups it was told, in which one last, and until when it rests after that.
+    wakes: int = 0
+    wake_id: bytes | None = None
+    again_at_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -51,6 +51,30 @@ class TaskQueries(Protocol):
         """Return the task that stands first in an agent's queue, or None."""
         ...
 
+    def slot_taken(self, agent: bytes) -> bool:
+        """Tell whether something holds an agent's execution slot."""
+        ...
+
+    def has_notifications(self, agent: bytes) -> bool:
+        """Tell whether anything stands for an agent."""
+        ...
+
+    def needing(self, agent: bytes, limit: int) -> list[Notification]:
+        """Return notifications that an agent can act on whatever else it does, those told least often first."""
+        ...
+
+    def notices_of(self, task_id: bytes) -> list[Notification]:
+        """Return every notification about a task."""
+        ...
+
+    def rested(self, after_ms: int, now_ms: int) -> list[bytes]:
+        """Return agents of which a notification's rest between two wake-ups ended in this time."""
+        ...
+
+    def events_behind(self, after: int, limit: int) -> list[TaskEvent]:
+        """Return events of all tasks with a sequence above `after`, in commit order."""
+        ...
+
     def prerequisites(self, task_id: bytes) -> list[bytes]:
         """Return what a task waits for."""
         ...
@@ -143,8 +167,16 @@ class TaskTransaction(TaskQueries, Protocol):
         """Write who may claim a task in place of who might; nobody once it was claimed or assigned."""
         ...
 
-    def notices_of(self, task_id: bytes) -> list[Notification]:
-        """Return every notification about a task."""
+    def told_by(self, wake_id: bytes) -> list[Notification]:
+        """Return what stands of what a wake-up told."""
+        ...
+
+    def note_wake(self, notification: Notification, wake_id: bytes) -> None:
+        """Count a wake-up that tells a notification."""
+        ...
+
+    def rest(self, notification: Notification, again_at_ms: int) -> None:
+        """Write until when a notification rests; 0 for good."""
         ...
 
     def tell(self, notification: Notification) -> None:

@@ -212,7 +212,24 @@ def event_row(event: TaskEvent) -> tuple[Any, ...]:
 
 def notification_from_row(row: tuple[Any, ...]) -> Notification:
     """Return the notification of a whole row."""
-    return Notification(agent=row[0], task_id=row[1], notice=Notice(row[2]), sequence=row[3], at_ms=row[4])
+    return Notification(
+        agent=row[0],
+        task_id=row[1],
+        notice=Notice(row[2]),
+        sequence=row[3],
+        at_ms=row[4],
+        wakes=row[5],
+        wake_id=row[6],
+        again_at_ms=row[7],
+    )
+
+
+def _named(notification: Notification) -> dict[str, Any]:
+    return {
+        "was_agent": notification.agent,
+        "was_task_id": notification.task_id,
+        "was_notice": int(notification.notice),
+    }
 
 
 def supervised_from_row(row: tuple[Any, ...]) -> Supervised:
@@ -257,6 +274,35 @@ class SqliteTaskQueries:
         """See TaskQueries."""
         row = self._one(sql.FIRST_QUEUED, assignee=agent)
         return None if row is None else bytes(row[0])
+
+    def slot_taken(self, agent: bytes) -> bool:
+        """See TaskQueries."""
+        return self._one(sql.SLOT_TAKEN, assignee=agent) is not None
+
+    def has_notifications(self, agent: bytes) -> bool:
+        """See TaskQueries."""
+        return self._one(sql.HAS_NOTIFICATIONS, agent=agent) is not None
+
+    def needing(self, agent: bytes, limit: int) -> list[Notification]:
+        """See TaskQueries."""
+        return [notification_from_row(row) for row in self._all(sql.NEEDING, agent=agent, limit=limit)]
+
+    def notices_of(self, task_id: bytes) -> list[Notification]:
+        """See TaskQueries."""
+        return [notification_from_row(row) for row in self._all(sql.NOTIFICATIONS_OF_TASK, task_id=task_id)]
+
+    def rested(self, after_ms: int, now_ms: int) -> list[bytes]:
+        """See TaskQueries."""
+        return list(dict.fromkeys(row[0] for row in self._all(sql.RESTED, after_ms=after_ms, now_ms=now_ms)))
+
+    def next_told(self, after: bytes) -> bytes | None:
+        """Return the next agent behind another for whom something stands, or None."""
+        row = self._one(sql.NEXT_TOLD, after=after)
+        return None if row is None else bytes(row[0])
+
+    def events_behind(self, after: int, limit: int) -> list[TaskEvent]:
+        """See TaskQueries."""
+        return [event_from_row(row) for row in self._all(sql.EVENTS_BEHIND, after=after, limit=limit)]
 
     def prerequisites(self, task_id: bytes) -> list[bytes]:
         """See TaskQueries."""
@@ -389,9 +435,17 @@ class SqliteTaskTransaction(SqliteTaskQueries):
         self._cursor.execute(sql.DROP_ELIGIBLE, {"task_id": task.task_id})
         self._cursor.executemany(sql.INSERT_ELIGIBLE, [(task.task_id, one, task.sequence) for one in eligible])
 
-    def notices_of(self, task_id: bytes) -> list[Notification]:
+    def told_by(self, wake_id: bytes) -> list[Notification]:
         """See TaskTransaction."""
-        return [notification_from_row(row) for row in self._all(sql.NOTIFICATIONS_OF_TASK, task_id=task_id)]
+        return [notification_from_row(row) for row in self._all(sql.TOLD_BY, wake_id=wake_id)]
+
+    def note_wake(self, notification: Notification, wake_id: bytes) -> None:
+        """See TaskTransaction."""
+        self._guarded(sql.NOTE_WAKE, **_named(notification), wake_id=wake_id)
+
+    def rest(self, notification: Notification, again_at_ms: int) -> None:
+        """See TaskTransaction."""
+        self._guarded(sql.REST, **_named(notification), again_at_ms=again_at_ms)
 
     def tell(self, notification: Notification) -> None:
         """See TaskTransaction."""
@@ -403,6 +457,9 @@ class SqliteTaskTransaction(SqliteTaskQueries):
                 "notice": int(notification.notice),
                 "sequence": notification.sequence,
                 "at_ms": notification.at_ms,
+                "wakes": notification.wakes,
+                "wake_id": notification.wake_id,
+                "again_at_ms": notification.again_at_ms,
             },
         )
 

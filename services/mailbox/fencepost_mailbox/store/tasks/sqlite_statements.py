@@ -27,6 +27,8 @@ task.execution_timeout_s, task.review_timeout_s, task.due_ms, task.queue_positio
 task.wait_reason, task.result, task.evidence, task.evidence_ids, task.feedback, task.failure,
 task.integrated_commit, task.context_refs, task.description, task.acceptance FROM task INDEXED BY task_slot WHERE
 task.phase IN (4, 5, 6, 7) AND task.assignee > :after ORDER BY task.assignee LIMIT :limit OFFSET 0"""
+SLOT_TAKEN: Final = """\
+SELECT 1 FROM task WHERE task.assignee = :assignee AND task.phase IN (4, 5, 6, 7)"""
 FIRST_QUEUED: Final = """\
 SELECT task.task_id FROM task WHERE task.assignee = :assignee AND task.phase = 3 ORDER BY task.queue_position LIMIT
 1 OFFSET 0"""
@@ -142,6 +144,12 @@ task_event.generation, task_event.from_state, task_event.to_state, task_event.re
 task_event.attempt_id, task_event.at_ms, task_event.facts, task_event.evidence_ids, task_event.evidence,
 task_event.text FROM task_event WHERE task_event.task_id = :task_id AND task_event.sequence > :after ORDER BY
 task_event.sequence LIMIT :limit OFFSET 0"""
+EVENTS_BEHIND: Final = """\
+SELECT task_event.sequence, task_event.task_id, task_event.action, task_event.part, task_event.agent,
+task_event.generation, task_event.from_state, task_event.to_state, task_event.revision, task_event.version,
+task_event.attempt_id, task_event.at_ms, task_event.facts, task_event.evidence_ids, task_event.evidence,
+task_event.text FROM task_event WHERE task_event.sequence > :after ORDER BY task_event.sequence LIMIT :limit OFFSET
+0"""
 INSERT_EVENT: Final = """\
 INSERT INTO task_event (sequence, task_id, action, part, agent, generation, from_state, to_state, revision, version,
 attempt_id, at_ms, facts, evidence_ids, evidence, text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
@@ -166,19 +174,48 @@ DROP_ELIGIBLE: Final = """\
 DELETE FROM task_eligible WHERE task_eligible.task_id = :task_id"""
 NOTIFICATIONS: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms FROM task_notification WHERE task_notification.agent = :agent AND task_notification.sequence
-> :after ORDER BY task_notification.sequence LIMIT :limit OFFSET 0"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
+task_notification WHERE task_notification.agent = :agent AND task_notification.sequence > :after ORDER BY
+task_notification.sequence LIMIT :limit OFFSET 0"""
 NOTIFICATIONS_OF_TASK: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms FROM task_notification WHERE task_notification.task_id = :task_id"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
+task_notification WHERE task_notification.task_id = :task_id"""
+HAS_NOTIFICATIONS: Final = """\
+SELECT 1 FROM task_notification WHERE task_notification.agent = :agent LIMIT 1 OFFSET 0"""
+NEXT_TOLD: Final = """\
+SELECT task_notification.agent FROM task_notification WHERE task_notification.agent > :after ORDER BY
+task_notification.agent LIMIT 1 OFFSET 0"""
+NEEDING: Final = """\
+SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
+task_notification WHERE task_notification.agent = :agent AND task_notification.notice IN (4, 5, 6) ORDER BY
+task_notification.wakes, task_notification.sequence LIMIT :limit OFFSET 0"""
+TOLD_BY: Final = """\
+SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
+task_notification WHERE task_notification.wake_id = :wake_id"""
+RESTED: Final = """\
+SELECT task_notification.agent FROM task_notification WHERE task_notification.again_at_ms > :after_ms AND
+task_notification.again_at_ms <= :now_ms AND task_notification.again_at_ms > 0 ORDER BY
+task_notification.again_at_ms"""
+NOTE_WAKE: Final = """\
+UPDATE task_notification SET wakes=(task_notification.wakes + 1), wake_id=:wake_id, again_at_ms=0 WHERE
+task_notification.agent = :was_agent AND task_notification.task_id = :was_task_id AND task_notification.notice =
+:was_notice"""
+REST: Final = """\
+UPDATE task_notification SET again_at_ms=:again_at_ms WHERE task_notification.agent = :was_agent AND
+task_notification.task_id = :was_task_id AND task_notification.notice = :was_notice"""
 GIVEN_OUTCOMES: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms FROM task_notification WHERE task_notification.agent = :agent AND task_notification.sequence
-<= :position AND task_notification.notice IN (10, 13) ORDER BY task_notification.sequence LIMIT :limit OFFSET 0"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
+task_notification WHERE task_notification.agent = :agent AND task_notification.sequence <= :position AND
+task_notification.notice IN (10, 13) ORDER BY task_notification.sequence LIMIT :limit OFFSET 0"""
 PUT_NOTIFICATION: Final = """\
-INSERT INTO task_notification (agent, task_id, notice, sequence, at_ms) VALUES (:agent, :task_id, :notice,
-:sequence, :at_ms) ON CONFLICT (agent, task_id, notice) DO UPDATE SET sequence = excluded.sequence, at_ms =
-excluded.at_ms"""
+INSERT INTO task_notification (agent, task_id, notice, sequence, at_ms, wakes, wake_id, again_at_ms) VALUES (:agent,
+:task_id, :notice, :sequence, :at_ms, :wakes, :wake_id, :again_at_ms) ON CONFLICT (agent, task_id, notice) DO UPDATE
+SET sequence = excluded.sequence, at_ms = excluded.at_ms, wakes = excluded.wakes, wake_id = excluded.wake_id,
+again_at_ms = excluded.again_at_ms"""
 DROP_NOTIFICATION: Final = """\
 DELETE FROM task_notification WHERE task_notification.agent = :agent AND task_notification.task_id = :task_id AND
 task_notification.notice = :notice"""

@@ -42,6 +42,7 @@ ALL_EXECUTING = sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 ).replace("FROM task", "FROM task INDEXED BY task_slot")
+SLOT_TAKEN = sqlite(select(_ONE).where(_T.assignee == bindparam("assignee"), _EXECUTING))
 FIRST_QUEUED = sqlite(
     select(_T.task_id)
     .where(_T.assignee == bindparam("assignee"), _QUEUED)
@@ -156,6 +157,9 @@ EVENTS = sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
+EVENTS_BEHIND = sqlite(
+    select(EVENT).where(_E.sequence > bindparam("after")).order_by(_E.sequence).limit(bindparam("limit")).offset(_ZERO)
+)
 INSERT_EVENT = whole_row(EVENT)
 
 PREREQUISITES = sqlite(
@@ -194,6 +198,30 @@ NOTIFICATIONS = sqlite(
     .offset(_ZERO)
 )
 NOTIFICATIONS_OF_TASK = sqlite(select(NOTIFICATION).where(_N.task_id == bindparam("task_id")))
+HAS_NOTIFICATIONS = sqlite(select(_ONE).where(_N.agent == bindparam("agent")).limit(_ONE).offset(_ZERO))
+NEXT_TOLD = sqlite(select(_N.agent).where(_N.agent > bindparam("after")).order_by(_N.agent).limit(_ONE).offset(_ZERO))
+# Word for word the condition of the index task_notification_needs.
+NEEDING = sqlite(
+    select(NOTIFICATION)
+    .where(
+        _N.agent == bindparam("agent"),
+        _N.notice.in_([_const(notice) for notice in (Notice.REVIEW, Notice.STOP, Notice.RESUME)]),
+    )
+    .order_by(_N.wakes, _N.sequence)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
+TOLD_BY = sqlite(select(NOTIFICATION).where(_N.wake_id == bindparam("wake_id")))
+RESTED = sqlite(
+    select(_N.agent)
+    .where(_N.again_at_ms > bindparam("after_ms"), _N.again_at_ms <= bindparam("now_ms"), _N.again_at_ms > _ZERO)
+    .order_by(_N.again_at_ms)
+)
+_IT = (_N.agent == bindparam("was_agent"), _N.task_id == bindparam("was_task_id"), _N.notice == bindparam("was_notice"))
+NOTE_WAKE = sqlite(
+    update(NOTIFICATION).where(*_IT).values(wakes=_N.wakes + _ONE, wake_id=bindparam("wake_id"), again_at_ms=_ZERO)
+)
+REST = sqlite(update(NOTIFICATION).where(*_IT).values(again_at_ms=bindparam("again_at_ms")))
 # What an agent was given of outcomes that leave its supervision set once they were seen.
 GIVEN_OUTCOMES = sqlite(
     select(NOTIFICATION)

@@ -12,6 +12,8 @@ from fencepost_mailbox.store.tables import table
 QUEUED: Final = "phase = 3"
 EXECUTING: Final = "phase IN (4, 5, 6, 7)"
 DUE: Final = "due_ms IS NOT NULL"
+# What an agent can act on while it has a task in execution.
+NEEDED: Final = "notice IN (4, 5, 6)"
 _WITHOUT_ROWID: dict[str, Any] = {"sqlite_with_rowid": False}
 
 
@@ -145,6 +147,9 @@ class TaskNotificationRow(SQLModel, table=True):
     __table_args__: ClassVar[tuple[Any, ...]] = (
         Index("task_notification_order", "agent", "sequence", unique=True),
         Index("task_notification_task", "task_id"),
+        _partial("task_notification_needs", "agent", "wakes", "sequence", where=NEEDED),
+        _partial("task_notification_wake", "wake_id", where="wake_id IS NOT NULL"),
+        _partial("task_notification_again", "again_at_ms", where="again_at_ms > 0"),
         _WITHOUT_ROWID,
     )
 
@@ -153,6 +158,9 @@ class TaskNotificationRow(SQLModel, table=True):
     notice: int = Field(primary_key=True)
     sequence: int
     at_ms: int
+    wakes: int
+    wake_id: bytes | None
+    again_at_ms: int
 
 
 class TaskRunRow(SQLModel, table=True):

@@ -111,7 +111,7 @@ class Acting:
             now_ms=self.now_ms,
         )
         change = Change(event=done.event, duplicate=False)
-        return Applied(value=change, wakes=woken + done.told, work=woken)
+        return Applied(value=change, wakes=woken + done.told, work=woken + done.work)
 
     def _case(self, tx: Transaction, task: Task, rule: Rule) -> Case:
         """Return what the rule's needs are judged by; asked of the store only where one needs it."""

@@ -122,7 +122,7 @@ class Creating:
             now_ms=self.now_ms,
         )
         change = Change(event=done.event, duplicate=False)
-        return Applied(value=change, wakes=woken + done.told, work=woken)
+        return Applied(value=change, wakes=woken + done.told, work=woken + done.work)
 
     def _case(self, tx: Transaction) -> Case:
         return Case(

@@ -80,6 +80,11 @@ def visible(queries: Queries, actor: Actor, task_id: bytes) -> Task:
     return check_visible(task, _parts(queries, actor, task))
 
 
+def may_see(queries: Queries, actor: Actor, task: Task) -> bool:
+    """Tell whether the actor may see a task."""
+    return bool(_parts(queries, actor, task))
+
+
 def _parts(queries: Queries, actor: Actor, task: Task | None) -> frozenset[Part]:
     unclaimed = task is not None and task.assignee is None
     eligible = queries.tasks.eligible(task.task_id) if task is not None and unclaimed else frozenset[bytes]()

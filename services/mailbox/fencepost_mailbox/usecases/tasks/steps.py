@@ -58,11 +58,12 @@ class Deed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Done:
-    """What a deed left: the task, its event, and which agents were told something."""
+    """What a deed left: the task, its event, which agents were told something, and who may have other work by it."""
 
     task: Task
     event: TaskEvent
     told: tuple[bytes, ...]
+    work: tuple[bytes, ...]
 
 
 def carry_out(tx: Transaction, before: Task, rule: Rule, deed: Deed) -> Done:
@@ -88,7 +89,8 @@ def carry_out(tx: Transaction, before: Task, rule: Rule, deed: Deed) -> Done:
         tx.tasks.set_eligible(after, ())
     done = record(tx, after, rule, deed, before=before)
     if after.state is State.ACCEPTED and before.state is not State.ACCEPTED:
-        return replace(done, told=done.told + _unblock_dependants(tx, after, deed.now_ms))
+        unblocked = _unblock_dependants(tx, after, deed.now_ms)
+        return replace(done, told=done.told + unblocked, work=done.work + unblocked)
     return done
 
 
@@ -145,7 +147,9 @@ def record(tx: Transaction, after: Task, rule: Rule, deed: Deed, *, before: Task
         facts=deed.facts,
     )
     tx.tasks.add_event(event)
-    return Done(task=after, event=event, told=told)
+    # Its assignee's queue moves on by it, or its slot is free.
+    assignees = {task.assignee for task in (before, after) if task is not None and task.assignee is not None}
+    return Done(task=after, event=event, told=told, work=tuple(dict.fromkeys((*told, *assignees))))
 
 
 def _notify(tx: Transaction, after: Task, rule: Rule, deed: Deed) -> tuple[bytes, ...]:
@@ -285,11 +289,13 @@ class PassingTime:
     def apply(self, tx: Transaction) -> Applied[int]:
         """Look after at most DUE_TASKS_MAX tasks, the longest due first; returns how many there were."""
         told: dict[bytes, None] = {}
+        work: dict[bytes, None] = {}
         tasks = tx.tasks.due(self.now_ms, DUE_TASKS_MAX)
         for task in tasks:
             action = WHEN_DUE[task.phase]
-            told |= dict.fromkeys(by_itself(tx, task, action, now_ms=self.now_ms, text=_PASSED[action]).told)
-        return Applied(value=len(tasks), wakes=tuple(told))
+            done = by_itself(tx, task, action, now_ms=self.now_ms, text=_PASSED[action])
+            told, work = told | dict.fromkeys(done.told), work | dict.fromkeys(done.work)
+        return Applied(value=len(tasks), wakes=tuple(told), work=tuple(work))
 
 
 _PASSED = {

@@ -1,0 +1,190 @@
+"""What the edge makes of tools besides the seven: what a lost write came to, who names files, pages that are full."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from fencepost.mailbox.v1 import files_pb2, tasks_pb2
+from fencepost.mcp.families import context, files, tasks
+from fencepost.providers.v1 import providers_pb2
+from fencepost.sessions.v1 import sessions_pb2
+from fencepost_mailbox.domain.context import values as context_values
+from fencepost_mailbox.domain.files import values as file_values
+from fencepost_mailbox.domain.tasks import values
+from fencepost_mcp_edge.domain.frames import Place, parse_request
+from fencepost_mcp_edge.translate import InvalidReceipt, Payload
+from fencepost_mcp_edge.usecases.outcomes import ToolError
+from fencepost_mcp_edge.usecases.rows import Asking, paged
+from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
+
+UUID = "01234567-89ab-cdef-0123-456789abcdef"
+HERE = Place(root="/w", ignore_case=False, paths=("a.py",), globs=())
+
+
+class Said:
+    """A service that answers in turn, and remembers what it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+
+    async def __call__(self, request: Any = None) -> Any:
+        self.asked.append(request)
+        return self.answers.pop(0)
+
+
+def asking(arguments: dict[str, Any], **faces: Any) -> Asking:
+    caller: Any = SimpleNamespace(**faces)
+    return Asking(caller=caller, arguments=arguments, key="mcp-x:1", place=HERE)
+
+
+def change(**fields: Any) -> tasks_pb2.TaskChange:
+    return tasks_pb2.TaskChange(**{"task_id": "task_1", "state": tasks_pb2.TASK_STATE_RUNNING, "version": 2, **fields})
+
+
+START = {"task_id": "task_1", "revision": 1, "request_id": UUID}
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_a_lost_write_of_a_task_is_settled_by_its_request_id_and_never_made_again() -> None:
+    settle = Said(
+        tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_WRITTEN, change=change(attempt_id=UUID)),
+        tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_CANCELLED),
+        tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_UNKNOWN),
+    )
+    ask = asking(START, settling_tasks=SimpleNamespace(settle=settle))
+    told = await WRITES["task_start"].settle(ask, "epoch-1")
+    assert (told["id"], told["state"], told["attempt_id"], told["request_id"]) == ("task_1", "running", UUID, UUID)
+    with pytest.raises(ToolError) as cancelled:
+        await WRITES["task_start"].settle(ask, "epoch-1")
+    assert (cancelled.value.code, cancelled.value.uncertain, cancelled.value.key_spent) == ("not_written", False, True)
+    with pytest.raises(ToolError) as unknown:
+        await WRITES["task_start"].settle(ask, "epoch-1")
+    assert (unknown.value.code, unknown.value.uncertain) == ("delivery_uncertain", True)
+    assert settle.asked == [tasks_pb2.SettleTaskRequestRequest(request_id=UUID, epoch="epoch-1")] * 3
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+@pytest.mark.parametrize("other", [{"task_id": "task_2"}, {"state": tasks_pb2.TASK_STATE_SUBMITTED}])
+async def test_what_another_call_did_under_the_request_id_is_no_answer_to_this_one(other: dict[str, Any]) -> None:
+    written = tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_WRITTEN, change=change(**other))
+    ask = asking(START, settling_tasks=SimpleNamespace(settle=Said(written)))
+    with pytest.raises(InvalidReceipt):
+        await WRITES["task_start"].settle(ask, "epoch-1")
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_a_lost_reservation_is_asked_for_again_of_the_same_store_only() -> None:
+    describe = Said(SimpleNamespace(epoch="epoch-1"), SimpleNamespace(epoch="epoch-2"))
+    reserve = Said(files_pb2.ReserveFilesResponse(reserved=True, reservation_id=UUID, expires_at_ms=1, duplicate=True))
+    faces = {"settling": SimpleNamespace(describe=describe), "files": SimpleNamespace(reserve=reserve)}
+    ask = asking({"file_path": "a.py"}, **faces)
+    told = await WRITES["file_reserve"].settle(ask, "epoch-1")
+    assert (told["reserved"], told["duplicate"], told["request_id"]) == (True, True, ask.request_id)
+    with pytest.raises(ToolError) as unknown:
+        await WRITES["file_reserve"].settle(ask, "epoch-1")
+    assert unknown.value.uncertain
+    assert len(reserve.asked) == 1
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+def test_a_request_id_that_nobody_gave_is_the_same_whenever_its_call_is_asked_about() -> None:
+    first, again = asking({}), asking({})
+    assert first.request_id == again.request_id
+    assert asking({"request_id": UUID}).request_id == UUID
+    other = Asking(caller=first.caller, arguments={}, key="mcp-x:2")
+    assert other.request_id != first.request_id
+
+
+@pytest.mark.requirement("tools.integrate")
+async def test_a_named_commit_is_merged_by_providers_and_asked_again_where_its_answer_was_lost() -> None:
+    merged = providers_pb2.IntegrateTaskResponse(
+        task_id="task_1", revision=1, version=7, integration=providers_pb2.INTEGRATION_KIND_MERGED, branch="main"
+    )
+    integrate = Said(merged, merged)
+    faces = {
+        "providers": SimpleNamespace(integrate_task=integrate),
+        "settling": SimpleNamespace(describe=Said(SimpleNamespace(epoch="epoch-1"))),
+    }
+    ask = asking({"task_id": "task_1", "commit": "a" * 40, "request_id": UUID}, **faces)
+    told = await WRITES["task_integrate"].ask(ask)
+    assert (told["state"], told["integration"], told["branch"]) == ("integrated", "merged", "main")
+    assert await WRITES["task_integrate"].settle(ask, "epoch-1") == told
+    assert integrate.asked[0] == integrate.asked[1]
+    assert (integrate.asked[0].commit, integrate.asked[0].request_id) == ("a" * 40, UUID)
+
+
+CHECK = (
+    b'{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"file_check","arguments":{"file_path":"a"},%b}}'
+)
+PLACED = b'"_meta":{"fencepost/files":{"root":"/w","ignore_case":true,"paths":["b"],"globs":[]}}'
+
+
+@pytest.mark.requirement("tools.files-are-named-where-they-are")
+def test_what_a_client_says_of_its_files_counts_only_where_a_shim_has_put_it() -> None:
+    line = CHECK % PLACED
+    taken, passed = parse_request(line, placed=True), parse_request(line)
+    assert taken is not None
+    assert passed is not None
+    assert taken.place == Place(root="/w", ignore_case=True, paths=("b",), globs=())
+    assert passed.place is None
+    for wrong in (b'"_meta":{"fencepost/files":7}', PLACED.replace(b'["b"]', b"[7]"), PLACED.replace(b"true", b"1")):
+        half = parse_request(CHECK % wrong, placed=True)
+        assert half is not None
+        assert half.place is None
+
+
+@pytest.mark.requirement("tools.files-are-named-where-they-are")
+async def test_without_a_shim_files_are_named_in_the_folder_recorded_of_the_agent(tmp_path: Any) -> None:
+    (tmp_path / ".git").mkdir()
+    (tmp_path / "src").mkdir()
+    agent = sessions_pb2.Agent(workspace=str(tmp_path / "src"))
+    check = Said(files_pb2.CheckFilesResponse(free=True, checked_at_ms=1))
+    who = Said(sessions_pb2.GetCallerResponse(agent=agent))
+    caller: Any = SimpleNamespace(sessions=SimpleNamespace(get_caller=who), files=SimpleNamespace(check=check))
+    told = await READINGS["file_check"].ask(Asking(caller=caller, arguments={"file_path": "src/../b"}))
+    assert told["free"] is True
+    assert (list(check.asked[0].paths), check.asked[0].scope.checkout) == (["b"], str(tmp_path.resolve()))
+
+
+@pytest.mark.requirement("edge.pages")
+async def test_a_page_is_full_at_its_bytes_and_goes_on_with_what_did_not_fit() -> None:
+    everything: list[Payload] = [{"place": place, "text": "x" * 100} for place in range(35)]
+
+    async def some(size: int, cursor: str) -> tuple[list[Payload], str]:
+        begin = int(cursor or 0)
+        end = min(begin + size, len(everything))
+        return everything[begin:end], "" if end == len(everything) else str(end)
+
+    caller: Any = None
+    read, cursor, pages = list[Payload](), "", 0
+    while pages == 0 or cursor:
+        arguments = {"cursor": cursor} if cursor else {}
+        page = await paged(Asking(caller=caller, arguments=arguments, page_bytes_max=3_000), some)
+        read, cursor, pages = [*read, *page.entries], page.cursor, pages + 1
+    assert (read, pages) == (everything, 2)
+    limited = await paged(Asking(caller=caller, arguments={"limit": 7}, page_bytes_max=30_000), some)
+    assert (len(limited.entries), limited.cursor) == (7, "7")
+
+
+@pytest.mark.requirement("tools.limits-are-the-services")
+def test_the_limits_of_the_registry_are_those_of_the_mailbox() -> None:
+    assert tasks.TASK_WORK_BYTES_MAX == values.DESCRIPTION_BYTES_MAX == values.ACCEPTANCE_BYTES_MAX
+    assert tasks.TASK_TEXT_BYTES_MAX == values.TASK_TEXT_BYTES_MAX
+    assert tasks.TASK_NAME_BYTES_MAX == values.TASK_NAME_BYTES_MAX
+    assert tasks.CONTEXT_REFS_MAX == values.CONTEXT_REFS_MAX
+    assert tasks.PREREQUISITES_MAX == values.PREREQUISITES_MAX
+    assert tasks.ELIGIBLE_MAX == values.ELIGIBLE_MAX
+    assert tasks.EVIDENCE_IDS_MAX == values.EVIDENCE_IDS_MAX
+    assert tasks.TIMEOUT_S_MAX == values.TIMEOUT_S_MAX
+    assert tasks.LISTED_MAX == values.TASKS_LISTED_MAX
+    assert context.CONTEXT_KEY_BYTES_MAX == tasks.CONTEXT_KEY_BYTES_MAX == context_values.CONTEXT_KEY_BYTES_MAX
+    assert context.CONTEXT_BYTES_MAX == context_values.CONTEXT_BYTES_MAX
+    assert context.MEMORY_BYTES_MAX == context_values.MEMORY_BYTES_MAX
+    assert files.FILE_PATHS_MAX == file_values.PATHS_MAX
+    assert files.FILE_PATH_BYTES_MAX == file_values.RESERVED_PATH_BYTES_MAX
+    assert files.RESERVATION_S_MAX == file_values.DURATION_S_MAX
+    assert files.FILE_REASON_BYTES_MAX == file_values.RESERVATION_REASON_BYTES_MAX
