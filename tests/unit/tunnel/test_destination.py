@@ -34,7 +34,7 @@ def checked(name: str, *, port: int | None = None, remote_home: str = "") -> str
 
 
 @pytest.mark.parametrize(
-    "name", ["host", "me@host", "me.you-2@host.example.org", "10.0.0.7", "me@::1", "_alias", "a" * 320]
+    "name", ["host", "me@host", "me.you-2@host.example.org", "192.0.2.7", "me@::1", "_alias", "a" * 320]
 )
 def test_a_host_with_or_without_a_user_may_be_a_destination(name: str) -> None:
     assert checked(name) == ""
