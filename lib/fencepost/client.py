@@ -68,6 +68,7 @@ PROGRAM_MS_MAX: Final = 20_000
 INTERRUPT_MS_MAX: Final = 10_000
 # As long as the service gives itself for fetching, merging and waiting for others in the repository.
 INTEGRATE_MS_MAX: Final = 110_000
+VERIFY_MS_MAX: Final = 50_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -818,6 +819,10 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
     async def approve_tools(self, request: providers.ApproveToolsRequest) -> providers.ApproveToolsResponse:
         """Approve tools of our MCP server in an agent's private home, each by name."""
         return await self._sent(lambda stub: stub.ApproveTools, request)
+
+    async def verify_evidence(self, request: providers.VerifyEvidenceRequest) -> providers.VerifyEvidenceResponse:
+        """Look at evidence in the assignee's checkout and record what is found; asking again looks again."""
+        return await self._sent(lambda stub: stub.VerifyEvidence, request, wait_ms=VERIFY_MS_MAX)
 
     async def integrate_task(self, request: providers.IntegrateTaskRequest) -> providers.IntegrateTaskResponse:
         """Merge the commit of accepted work into the main checkout, and record that; without a commit only record it.
