@@ -1,4 +1,4 @@
-"""`fencepost task list`, `show`, `history`, `watch`: how tasks stand and what happened to them. Changes nothing.
+"""`fencepost task list`, `show`, `history`, `watch`, `verify`: how tasks stand and what happened. Changes no task.
 
 Only `list` as an agent does what the mailbox does at every listing: what the agent has seen settled leaves its
 supervision set.
@@ -16,7 +16,7 @@ import typer
 from fencepost.cli import acting, screen
 from fencepost.cli.contexts import PAGE_ROWS, PAGES_LISTED_MAX
 from fencepost.cli.options import AsJson
-from fencepost.cli.plain import line, one_line, plain
+from fencepost.cli.plain import enum_word, line, one_line, plain
 from fencepost.cli.scope import ProjectOption, project_id_of
 from fencepost.cli.screen import Column
 from fencepost.cli.task_words import event_line, evidence_lines, person, state_word, states_named, task_lines
@@ -24,10 +24,13 @@ from fencepost.cli.tasks import TaskId
 from fencepost.errors import NotWritten, Refused
 from fencepost.mailbox.v1 import evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.providers.v1 import providers_pb2
 
 WATCH_POLL_MS: Final = 500
 # How long to look for a mailbox that went away before giving up; a restart takes a second or two.
 WATCH_AWAY_MS_MAX: Final = 60_000
+# Pieces of evidence of one call.
+VERIFIED_AT_ONCE_MAX: Final = 32
 # The newest tasks of a project that `watch` looks at.
 WATCHED_PAGES_MAX: Final = 5
 SETTLED: Final = frozenset(
@@ -282,3 +285,34 @@ async def _look_again_and_again(look: Look, *, once: bool) -> None:
             if time.monotonic() - away_since > WATCH_AWAY_MS_MAX / 1000:
                 raise
         await asyncio.sleep(WATCH_POLL_MS / 1000)
+
+
+def verify_evidence(
+    task_id: TaskId,
+    evidence_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[EVIDENCE]...", help="evi_ and 32 digits; by default all of it.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Have evidence looked at in the assignee's checkout, and see what was found. Runs nothing of it."""
+
+    async def work(services: acting.Services) -> list[providers_pb2.CheckedEvidence]:
+        wanted = evidence_ids or [piece.evidence_id for piece in await _evidence(services, task_id) or ()]
+        found: list[providers_pb2.CheckedEvidence] = []
+        for first in range(0, len(wanted), VERIFIED_AT_ONCE_MAX):
+            part = wanted[first : first + VERIFIED_AT_ONCE_MAX]
+            ask = providers_pb2.VerifyEvidenceRequest(task_id=task_id, evidence_ids=part)
+            found.extend((await services.providers.verify_evidence(ask)).evidence)
+        return found
+
+    found = acting.call(acting.as_whoever(), work)
+    if as_json:
+        screen.put_json({"evidence": [plain(one) for one in found]})
+        return
+    if not found:
+        screen.put("No evidence was reported for it.")
+    for one in found:
+        verdict = enum_word(one.DESCRIPTOR.fields_by_name["verdict"], one.verdict) or "?"
+        where = f" in {one_line(one.checkout)}" if one.checkout else ""
+        screen.put(f"{one.evidence_id}  {verdict}{where}: {one_line(one.detail)}")

@@ -318,6 +318,27 @@ def test_evidence_is_shown_as_its_reporters_word_and_apart_from_it_what_a_check_
     assert desk("task", "show", TASK, "--json").document["evidence"] is None
 
 
+@pytest.mark.requirement("cli.evidence-is-shown-as-reported-and-as-found")
+def test_evidence_is_looked_at_when_asked_all_of_it_in_calls_that_are_allowed(desk: Shell) -> None:
+    pieces = [evidence_pb2.Evidence(evidence_id=f"evi_{number}") for number in range(33)]
+    desk.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse(evidence=pieces)
+    desk.providers.answers["verify_evidence"] = lambda ask: providers_pb2.VerifyEvidenceResponse(
+        evidence=[
+            providers_pb2.CheckedEvidence(
+                evidence_id=one, verdict=providers_pb2.EVIDENCE_VERDICT_VERIFIED, detail="as reported", checkout="/w"
+            )
+            for one in ask.evidence_ids
+        ]
+    )
+    lines = desk("task", "verify", TASK).out.splitlines()
+    assert (len(lines), lines[0]) == (33, "evi_0  verified in /w: as reported")
+    assert [len(ask.evidence_ids) for _, ask in desk.providers.asked] == [32, 1]
+    named = desk("task", "verify", TASK, "evi_7", "--json").document["evidence"]
+    assert [(one["evidence_id"], one["verdict"]) for one in named] == [("evi_7", "verified")]
+    desk.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse()
+    assert desk("task", "verify", TASK).out == "No evidence was reported for it.\n"
+
+
 def an_event(sequence: int, action: Any, to: Any, **facts: Any) -> pb.TaskEvent:
     return pb.TaskEvent(
         sequence=sequence, action=action, to_state=to, revision=1, part=pb.TASK_PART_ASSIGNEE, at_ms=AT_MS, **facts
