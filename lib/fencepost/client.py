@@ -498,6 +498,11 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
         """Answer a request as its recipient."""
         return await self._settled(lambda stub: stub.Reply, request, "reply")
 
+    async def acknowledge(self, record_ids: Sequence[str]) -> mailbox.AcknowledgeRecordsResponse:
+        """Acknowledge records by their ids, in any order; repeating it is harmless."""
+        ask = mailbox.AcknowledgeRecordsRequest(record_ids=record_ids)
+        return await self._asked(lambda stub: stub.AcknowledgeRecords, ask, writes=True)
+
     async def withdraw(self, request_id: str) -> mailbox.WithdrawResponse:
         """Take a request back that nobody has seen; repeating it is harmless."""
         ask = mailbox.WithdrawRequest(request_id=request_id)
@@ -533,6 +538,14 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
     async def list_records(self, request: mailbox.ListRecordsRequest) -> mailbox.ListRecordsResponse:
         """Return a page of records, newest first, exposing nothing."""
         return await self._asked(lambda stub: stub.ListRecords, request)
+
+    async def get_thread(self, request: mailbox.GetThreadRequest) -> mailbox.GetThreadResponse:
+        """Return a page of a thread in commit order, exposing nothing."""
+        return await self._asked(lambda stub: stub.GetThread, request)
+
+    async def search_records(self, request: mailbox.SearchRecordsRequest) -> mailbox.SearchRecordsResponse:
+        """Return a page of records that have all the words, newest first, exposing nothing."""
+        return await self._asked(lambda stub: stub.SearchRecords, request)
 
     async def explain(self, record_id: str) -> mailbox.ExplainResponse:
         """Return every fact known of a record."""
@@ -942,14 +955,18 @@ class Client:
         """Close the channels."""
         await self.channels.aclose()
 
-    async def send(self, target: str, body: str, *, key: str | None = None) -> mailbox.SendResponse:
+    async def send(
+        self, target: str, body: str, *, key: str | None = None, attributes: mailbox.Attributes | None = None
+    ) -> mailbox.SendResponse:
         """Store information for an agent."""
-        ask = mailbox.SendRequest(target=target, body=body, idempotency_key=key or new_key())
+        ask = mailbox.SendRequest(target=target, body=body, idempotency_key=key or new_key(), attributes=attributes)
         return await self.mailbox.send(ask)
 
-    async def request(self, target: str, body: str, *, key: str | None = None) -> mailbox.RequestResponse:
+    async def request(
+        self, target: str, body: str, *, key: str | None = None, attributes: mailbox.Attributes | None = None
+    ) -> mailbox.RequestResponse:
         """Store a request for an agent."""
-        ask = mailbox.RequestRequest(target=target, body=body, idempotency_key=key or new_key())
+        ask = mailbox.RequestRequest(target=target, body=body, idempotency_key=key or new_key(), attributes=attributes)
         return await self.mailbox.request(ask)
 
     async def receive(
