@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost import __file__ as package
-from fencepost import errors, holds, home, mcp
+from fencepost import errors, holds, home, mcp, paths
 from fencepost.errors import FencepostError, NotWritten, Refused
 from fencepost.tunnel import keeper
 from fencepost.tunnel.destination import Destination, failure, ssh_words
@@ -72,7 +72,7 @@ class Prepared:
 def shim_files() -> dict[str, str]:
     """Return the files of the stdio shim, by their place in its folder: standard library only."""
     root = Path(str(package)).parent
-    named = [Path(str(module.__file__)) for module in (errors, home, holds)]
+    named = [Path(str(module.__file__)) for module in (errors, home, holds, paths)]
     folder = Path(str(mcp.__file__)).parent
     files = [Path(str(package)), *named, *(one for one in sorted(folder.rglob("*.py")) if one.name != "generate.py")]
     found = {f"fencepost/{one.relative_to(root).as_posix()}": one.read_text(encoding="utf-8") for one in files}
