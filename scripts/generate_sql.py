@@ -25,6 +25,7 @@ STORES = (
     "mailbox/fencepost_mailbox/store/evidence",
     "mailbox/fencepost_mailbox/store/files",
     "mailbox/fencepost_mailbox/store/tasks",
+    "mailbox/fencepost_mailbox/store/threads",
     "providers/fencepost_providers/store",
     "sessions/fencepost_sessions/store",
 )

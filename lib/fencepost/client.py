@@ -68,6 +68,7 @@ PROGRAM_MS_MAX: Final = 20_000
 INTERRUPT_MS_MAX: Final = 10_000
 # As long as the service gives itself for fetching, merging and waiting for others in the repository.
 INTEGRATE_MS_MAX: Final = 110_000
+VERIFY_MS_MAX: Final = 50_000
 # Between attempts after "may be resent".
 RESEND_BACKOFF_MS_MIN: Final = 50
 RESEND_BACKOFF_MS_MAX: Final = 500
@@ -497,6 +498,11 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
         """Answer a request as its recipient."""
         return await self._settled(lambda stub: stub.Reply, request, "reply")
 
+    async def acknowledge(self, record_ids: Sequence[str]) -> mailbox.AcknowledgeRecordsResponse:
+        """Acknowledge records by their ids, in any order; repeating it is harmless."""
+        ask = mailbox.AcknowledgeRecordsRequest(record_ids=record_ids)
+        return await self._asked(lambda stub: stub.AcknowledgeRecords, ask, writes=True)
+
     async def withdraw(self, request_id: str) -> mailbox.WithdrawResponse:
         """Take a request back that nobody has seen; repeating it is harmless."""
         ask = mailbox.WithdrawRequest(request_id=request_id)
@@ -532,6 +538,14 @@ class Mailbox(_Service["MailboxServiceAsyncStub"]):
     async def list_records(self, request: mailbox.ListRecordsRequest) -> mailbox.ListRecordsResponse:
         """Return a page of records, newest first, exposing nothing."""
         return await self._asked(lambda stub: stub.ListRecords, request)
+
+    async def get_thread(self, request: mailbox.GetThreadRequest) -> mailbox.GetThreadResponse:
+        """Return a page of a thread in commit order, exposing nothing."""
+        return await self._asked(lambda stub: stub.GetThread, request)
+
+    async def search_records(self, request: mailbox.SearchRecordsRequest) -> mailbox.SearchRecordsResponse:
+        """Return a page of records that have all the words, newest first, exposing nothing."""
+        return await self._asked(lambda stub: stub.SearchRecords, request)
 
     async def explain(self, record_id: str) -> mailbox.ExplainResponse:
         """Return every fact known of a record."""
@@ -823,6 +837,10 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
         """Approve tools of our MCP server in an agent's private home, each by name."""
         return await self._sent(lambda stub: stub.ApproveTools, request)
 
+    async def verify_evidence(self, request: providers.VerifyEvidenceRequest) -> providers.VerifyEvidenceResponse:
+        """Look at evidence in the assignee's checkout and record what is found; asking again looks again."""
+        return await self._sent(lambda stub: stub.VerifyEvidence, request, wait_ms=VERIFY_MS_MAX)
+
     async def integrate_task(self, request: providers.IntegrateTaskRequest) -> providers.IntegrateTaskResponse:
         """Merge the commit of accepted work into the main checkout, and record that; without a commit only record it.
 
@@ -941,14 +959,18 @@ class Client:
         """Close the channels."""
         await self.channels.aclose()
 
-    async def send(self, target: str, body: str, *, key: str | None = None) -> mailbox.SendResponse:
+    async def send(
+        self, target: str, body: str, *, key: str | None = None, attributes: mailbox.Attributes | None = None
+    ) -> mailbox.SendResponse:
         """Store information for an agent."""
-        ask = mailbox.SendRequest(target=target, body=body, idempotency_key=key or new_key())
+        ask = mailbox.SendRequest(target=target, body=body, idempotency_key=key or new_key(), attributes=attributes)
         return await self.mailbox.send(ask)
 
-    async def request(self, target: str, body: str, *, key: str | None = None) -> mailbox.RequestResponse:
+    async def request(
+        self, target: str, body: str, *, key: str | None = None, attributes: mailbox.Attributes | None = None
+    ) -> mailbox.RequestResponse:
         """Store a request for an agent."""
-        ask = mailbox.RequestRequest(target=target, body=body, idempotency_key=key or new_key())
+        ask = mailbox.RequestRequest(target=target, body=body, idempotency_key=key or new_key(), attributes=attributes)
         return await self.mailbox.request(ask)
 
     async def receive(

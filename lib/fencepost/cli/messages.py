@@ -35,6 +35,10 @@ EXPECTATIONS: Final = {
     pb.RECIPIENT_READER_OFF: "A person has switched {name} off; it lies there until it is switched on.",
 }
 
+Subject = Annotated[str, typer.Option(metavar="TEXT", help="What it is about: one line, at most 256 bytes.")]
+ThreadId = Annotated[str, typer.Option("--thread", metavar="ID", help="The thread it joins, or any record of that.")]
+ReplyTo = Annotated[str, typer.Option("--reply-to", metavar="ID", help="The record it answers without settling it.")]
+TaskId = Annotated[str, typer.Option("--task", metavar="ID", help="The task that it is about.")]
 TimeoutMs = Annotated[int, typer.Option("--timeout-ms", metavar="MS", help=f"How long to wait: 0 to {WAIT_MS_MAX}.")]
 
 
@@ -45,12 +49,17 @@ def send(
     *,
     stdin: Stdin = False,
     file: FromFile = None,
+    subject: Subject = "",
+    thread_id: ThreadId = "",
+    reply_to: ReplyTo = "",
+    task_id: TaskId = "",
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
     """Send information: it obliges nobody and starts nothing."""
     agent = acting.as_agent()
     ask = pb.SendRequest(target=target, body=read_body(text, stdin=stdin, file=file), idempotency_key=key_or_new(key))
+    _attach(ask, subject=subject, thread_id=thread_id, reply_to=reply_to, task_id=task_id)
     answer = _admit(agent, ask, lambda mailbox: mailbox.send(ask), target)
     _show_receipt(answer, answer.record_id, "Information", ask.idempotency_key, given=key is not None, as_json=as_json)
 
@@ -62,6 +71,10 @@ def followup(
     *,
     stdin: Stdin = False,
     file: FromFile = None,
+    subject: Subject = "",
+    thread_id: ThreadId = "",
+    reply_to: ReplyTo = "",
+    task_id: TaskId = "",
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -69,6 +82,7 @@ def followup(
     agent = acting.as_agent()
     body = read_body(text, stdin=stdin, file=file)
     ask = pb.RequestRequest(target=target, body=body, idempotency_key=key_or_new(key))
+    _attach(ask, subject=subject, thread_id=thread_id, reply_to=reply_to, task_id=task_id)
     answer = _admit(agent, ask, lambda mailbox: mailbox.request(ask), target)
     _show_receipt(answer, answer.request_id, "Request", ask.idempotency_key, given=key is not None, as_json=as_json)
 
@@ -99,6 +113,11 @@ def reply(
         given=key is not None,
         as_json=as_json,
     )
+
+
+def _attach(ask: pb.SendRequest | pb.RequestRequest, **given: str) -> None:
+    if any(given.values()):
+        ask.attributes.CopyFrom(pb.Attributes(**given))
 
 
 def _admit(agent: acting.Acting, ask: Any, mutate: Callable[[Mailbox], Awaitable[Any]], target: str | None) -> Any:
@@ -180,6 +199,8 @@ def _headline(record: pb.Record) -> str:
         )
     elif record.parent_id:
         parts.append(f"about {record.parent_id}")
+    if record.attributes.subject:
+        parts.append(f"subject: {one_line(record.attributes.subject)}")
     if record.origin == pb.ORIGIN_AUTOMATIC:
         parts.append("published automatically")
     if record.possibly_seen:
@@ -266,7 +287,7 @@ def records_table(records: Sequence[pb.Record]) -> str:
             record.recipient.name,
             enum_word(fields["delivery_state"], record.delivery_state) or "-",
             enum_word(fields["answer_state"], record.answer_state) or "-",
-            record.body,
+            f"{record.attributes.subject}: {record.body}" if record.attributes.subject else record.body,
         ]
         for record in records
     ]
@@ -288,8 +309,77 @@ def show(record_id: RecordId, *, as_json: AsJson = False) -> None:
     states = [f"to {one_line(record.recipient.name)}", f"delivery: {delivery}", f"answer: {answer}" if answer else ""]
     states.append("acknowledged" if record.acknowledged else "not acknowledged")
     screen.put("  " + " | ".join(state for state in states if state))
+    about = record.attributes
+    named = [f"thread: {about.thread_id}", f"answers {about.reply_to}", f"task: {about.task_id}"]
+    if record.HasField("attributes"):
+        given = (about.thread_id, about.reply_to, about.task_id)
+        screen.put("  " + " | ".join(text for text, value in zip(named, given, strict=True) if value))
     screen.put("")
     screen.put_body(record.body)
+
+
+@messages.command("thread")
+def thread(
+    any_id: Annotated[str, typer.Argument(metavar="ID", help="A thread (thr_...), or any record of it.")],
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", help=f"1 to {PAGE_RECORDS_MAX} records.")] = 50,
+    page_token: Annotated[str, typer.Option(metavar="TOKEN", help="Continue an earlier page.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Read a thread in order, of its records those that you may see. Exposes and acknowledges nothing."""
+    who = acting.as_whoever()
+    _check_range("--limit", "invalid_limit", limit, 1, PAGE_RECORDS_MAX)
+    ask = pb.GetThreadRequest(id=any_id, page_size=limit, page_token=page_token)
+    page = acting.call(who, lambda services: services.mailbox.get_thread(ask))
+    if as_json:
+        screen.put_json(plain(page))
+        return
+    screen.put(f"{page.thread_id}: {one_line(page.subject)}" if page.subject else page.thread_id)
+    for record in page.records:
+        screen.put("")
+        screen.put(f"{_headline(record)} | to {one_line(record.recipient.name)}")
+        screen.put_body(record.body)
+    if page.next_page_token:
+        screen.put("")
+        screen.put(f"More: --page-token {page.next_page_token}")
+
+
+@messages.command("search")
+def search(
+    query: Annotated[str, typer.Argument(metavar="WORDS", help='Words, "words in this order", beginnings*.')],
+    *,
+    limit: Annotated[int, typer.Option(metavar="N", help=f"1 to {PAGE_RECORDS_MAX} records.")] = 50,
+    page_token: Annotated[str, typer.Option(metavar="TOKEN", help="Continue an earlier page.")] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Find records by words in subject and text, newest first, among those that you may see. Exposes nothing."""
+    who = acting.as_whoever()
+    _check_range("--limit", "invalid_limit", limit, 1, PAGE_RECORDS_MAX)
+    ask = pb.SearchRecordsRequest(query=query, page_size=limit, page_token=page_token)
+    page = acting.call(who, lambda services: services.mailbox.search_records(ask))
+    if as_json:
+        screen.put_json(plain(page))
+        return
+    if page.found:
+        columns = [Column(title=title) for title in ("ID", "ADMITTED", "FROM", "TO", "SUBJECT")]
+        rows = [
+            [
+                found.record.record_id,
+                screen.moment(found.record.admitted_at_ms),
+                _who(found.record),
+                found.record.recipient.name,
+                found.record.attributes.subject or "-",
+                found.excerpt,
+            ]
+            for found in page.found
+        ]
+        screen.put(screen.table([*columns, Column(title="TEXT", text=True)], rows))
+    else:
+        screen.put("No messages.")
+    if page.next_page_token:
+        screen.put(f"More: --page-token {page.next_page_token}")
+    if not page.complete:
+        screen.put("The newest messages are not searched yet. Search again.")
 
 
 def _check_range(option: str, reason: str, value: int, least: int, most: int) -> None:

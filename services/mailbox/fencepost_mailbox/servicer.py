@@ -32,6 +32,8 @@ from fencepost_mailbox.usecases.receive import Receive, Wait
 from fencepost_mailbox.usecases.reply import Reply
 from fencepost_mailbox.usecases.resolve import ResolveDelivery
 from fencepost_mailbox.usecases.settle_key import SettleKey
+from fencepost_mailbox.usecases.threads.acknowledge import AcknowledgeRecords
+from fencepost_mailbox.usecases.threads.look import GetThread, SearchRecords
 from fencepost_mailbox.usecases.withdraw import Withdraw
 from fencepost_mailbox.waits import Waits
 from fencepost_mailbox.work import WorkWatch
@@ -54,12 +56,15 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Request": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "Receive": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
         "Wait": Rule(roles=_AGENTS, deadline_ms_max=WAITING_CALL_MS_MAX),
+        "AcknowledgeRecords": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "Reply": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "Withdraw": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "Prompt": Rule(roles=_PERSONS, deadline_ms_max=CALL_MS_MAX),
         "SettleKey": Rule(roles=_AGENTS, deadline_ms_max=CALL_MS_MAX),
         "GetRecord": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "ListRecords": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
+        "GetThread": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
+        "SearchRecords": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "Explain": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "ListReaders": Rule(roles=_READERS, deadline_ms_max=CALL_MS_MAX),
         "OpenGeneration": Rule(roles=_HOSTS, deadline_ms_max=CALL_MS_MAX),
@@ -99,6 +104,9 @@ class MailboxServicer:
         self._get_record = GetRecord(ports)
         self._list_records = ListRecords(ports)
         self._explain = Explain(ports)
+        self._acknowledge = AcknowledgeRecords(ports)
+        self._get_thread = GetThread(ports)
+        self._search = SearchRecords(ports)
         self._list_readers = ListReaders(ports)
         self._open_generation = OpenGeneration(ports)
         self._claim = TakeClaim(ports)
@@ -132,6 +140,25 @@ class MailboxServicer:
 
     async def Wait(self, request: pb.WaitRequest, call: Call) -> pb.WaitResponse:
         return translate.wait_response(await self._wait(call.caller, request.timeout_ms))
+
+    async def AcknowledgeRecords(
+        self, request: pb.AcknowledgeRecordsRequest, call: Call
+    ) -> pb.AcknowledgeRecordsResponse:
+        named = [translate.record_id_of(record_id) for record_id in request.record_ids]
+        return translate.acknowledged_response(await self._acknowledge(call.caller, named))
+
+    async def GetThread(self, request: pb.GetThreadRequest, call: Call) -> pb.GetThreadResponse:
+        thread = await self._get_thread(
+            call.caller,
+            request.id,
+            size=request.page_size,
+            token=request.page_token,
+            page_bytes=request.page_bytes_max,
+        )
+        return translate.thread_response(thread, self._names)
+
+    async def SearchRecords(self, request: pb.SearchRecordsRequest, call: Call) -> pb.SearchRecordsResponse:
+        return translate.found_response(await self._search(call.caller, translate.search_of(request)), self._names)
 
     async def Reply(self, request: pb.ReplyRequest, call: Call) -> pb.ReplyResponse:
         receipt = await self._reply(call.caller, translate.reply_command(request))

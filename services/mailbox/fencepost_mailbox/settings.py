@@ -18,7 +18,10 @@ class MailboxSettings:
     metrics_port: int = setting(0, least=0, most=PORT_MAX, about="port of 127.0.0.1 for Prometheus; 0: none")
     listen: str = setting("", about="address for mutual TLS besides the socket: PORT or ADDRESS:PORT; empty: none")
     expire_every_ms: int = setting(
-        1000, least=50, most=60_000, about="how often claims over their term are looked for, ms"
+        1000,
+        least=50,
+        most=60_000,
+        about="how often claims over their term, and records whose words are not indexed, are looked for, ms",
     )
     sweep_every_ms: int = setting(
         600_000,

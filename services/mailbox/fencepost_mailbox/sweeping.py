@@ -1,4 +1,6 @@
-"""Lets go of what nobody uses any more: contexts of projects that are not open, reservations that have expired (T091).
+"""What is done now and then: lets go of what nobody uses any more, and indexes the words of records.
+
+Contexts of projects that are not open, reservations that have expired (T091), words of what was erased.
 
 Chunk after chunk between other work. What was missed because the process ended is found again by the next round.
 """
@@ -7,16 +9,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import Any, Final
 
 from fencepost_kit import logs
 from fencepost_kit.clock import Clock
 from fencepost_kit.ids import uuid_text
 from fencepost_mailbox.domain.context.values import PROJECT_OPEN_MS, SWEEP_PAUSE_MS, SWEPT_VERSIONS_MAX
 from fencepost_mailbox.domain.files.values import EXPIRED_RESERVATIONS_MAX
-from fencepost_mailbox.store.protocol import Store
+from fencepost_mailbox.domain.threads.indexing import (
+    CLEAR,
+    INDEX_PAUSE_MS,
+    QUIET_NUMBERS_MAX,
+    SWEPT_CHUNKS_MAX,
+)
+from fencepost_mailbox.store.protocol import Applied, Mutation, Store
 from fencepost_mailbox.usecases.context.keep import NotingActivity, Sweeping
 from fencepost_mailbox.usecases.files.hold import DroppingExpired
+from fencepost_mailbox.usecases.threads.index import Clearing, Indexing
 
 _log: Final = logs.get(__name__)
 
@@ -29,6 +38,7 @@ class Sweeper:
         self._clock = clock
         self._called = called
         self._noted: dict[bytes, int] = {}
+        self._newest = 0
 
     async def note_activity(self) -> None:
         """Write which projects are used, where that is news; what is refused is written the next time."""
@@ -67,3 +77,24 @@ class Sweeper:
             dropped = await self._store.submit(DroppingExpired(now_ms=now_ms))
             if dropped < EXPIRED_RESERVATIONS_MAX:
                 break
+
+    async def index(self) -> None:
+        """Take records into the index of words while little is sent, then clear out what was erased of it.
+
+        A search takes what is left by itself: nobody waits for this.
+        """
+        queries = self._store.read
+        newest, before = queries.newest_sequence(), self._newest
+        self._newest = newest
+        if newest - before > QUIET_NUMBERS_MAX:
+            return
+        await self._in_chunks(Indexing(), queries.threads.lag)
+        await self._in_chunks(Clearing(), lambda: queries.threads.clearing() != CLEAR)
+
+    async def _in_chunks(self, chunk: Mutation[Applied[Any]], more: Callable[[], bool]) -> None:
+        for done in range(SWEPT_CHUNKS_MAX):
+            if not more():
+                return
+            if done:
+                await self._clock.sleep(INDEX_PAUSE_MS / 1000)
+            await self._store.submit(chunk)

@@ -27,7 +27,9 @@ from fencepost_mailbox.domain.tasks.values import (
     Task,
     TaskEvent,
 )
-from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX
+from fencepost_mailbox.domain.texts import record_id_text
+from fencepost_mailbox.domain.threads.attributes import thread_id_text
+from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX, Kind, Record
 from fencepost_mailbox.events import Event
 from fencepost_mailbox.usecases.tasks import act, create, look, supervise
 from fencepost_mailbox.usecases.tasks.callers import Change
@@ -507,10 +509,39 @@ def _notification(told: supervise.Told, names: translate.Namer) -> pb.Notificati
     )
 
 
+def _head(record: Record, names: translate.Namer, *, text: str) -> pb.MessageHead:
+    given = record.attributes
+    return pb.MessageHead(
+        record_id=record_id_text(record.kind, record.record_id),
+        sender=names.ref(record.sender),
+        recipient=names.ref(record.recipient),
+        subject=given.subject if given is not None else "",
+        thread_id=thread_id_text(given.thread) if given is not None else "",
+        text=text,
+        admitted_at_ms=record.admitted_at_ms,
+    )
+
+
+def _messages(unread: supervise.Unread, names: translate.Namer) -> pb.Notification:
+    return pb.Notification(
+        sequence=unread.oldest.position,
+        kind=pb.NOTIFICATION_KIND_MESSAGES,
+        message=_head(unread.oldest, names, text=""),
+        messages=unread.count,
+        at_ms=unread.oldest.admitted_at_ms,
+    )
+
+
+def _given(given: supervise.Given, names: translate.Namer) -> pb.Notification | None:
+    if given.told is not None:
+        return _notification(given.told, names)
+    return _messages(given.unread, names) if given.unread is not None else None
+
+
 def given_response(given: supervise.Given, names: translate.Namer) -> pb.WaitNotificationResponse:
     """Return what a wait was given."""
     return pb.WaitNotificationResponse(
-        notification=_notification(given.told, names) if given.told is not None else None,
+        notification=_given(given, names),
         has_more=given.more,
         timed_out=given.wake is Wake.TIMED_OUT,
         wake_reason=given.wake.value if given.wake is Wake.DRAINING else "",
@@ -524,20 +555,26 @@ def notifications_response(
     return pb.ListNotificationsResponse(notifications=[_notification(one, names) for one in told], has_more=more)
 
 
+def _entry(entry: supervise.Entry, names: translate.Namer) -> pb.SupervisionEntry:
+    shown, request = pb.SupervisionEntry(), entry.request
+    shown.enrolled_at_ms, shown.age_ms, shown.settled = entry.supervised.at_ms, entry.age_ms, entry.settled
+    if entry.task is not None:
+        shown.task.CopyFrom(listed_task(entry.task, names))
+        return shown
+    shown.request_id = record_id_text(Kind.REQUEST, entry.supervised.task_id)
+    if request is not None:
+        shown.message.CopyFrom(_head(request, names, text=translate.beginning(request.body)))
+    if entry.reply_id is not None:
+        shown.reply_id = record_id_text(Kind.REPLY, entry.reply_id)
+    return shown
+
+
 def supervision_response(
     entries: Sequence[supervise.Entry], token: str, pending: int, names: translate.Namer
 ) -> pb.ListSupervisionResponse:
     """Return a page of what is supervised."""
     return pb.ListSupervisionResponse(
-        entries=[
-            pb.SupervisionEntry(
-                task=listed_task(entry.task, names),
-                enrolled_at_ms=entry.supervised.at_ms,
-                age_ms=entry.age_ms,
-                settled=entry.settled,
-            )
-            for entry in entries
-        ],
+        entries=[_entry(entry, names) for entry in entries],
         next_page_token=token,
         pending_count=pending,
     )

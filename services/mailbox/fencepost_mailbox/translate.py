@@ -21,11 +21,14 @@ from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.inbox import possibly_seen
 from fencepost_mailbox.domain.refusals import InvalidBinding, InvalidTask, MailboxRefusal, NotFound
+from fencepost_mailbox.domain.tasks.needs import task_id_text
 from fencepost_mailbox.domain.texts import PREFIX, record_id_text
+from fencepost_mailbox.domain.threads.attributes import thread_id_text
 from fencepost_mailbox.domain.values import (
     LISTING_BODY_CHARACTERS_MAX,
     Agent,
     Answer,
+    Attributes,
     Completion,
     Delivery,
     Desired,
@@ -51,6 +54,9 @@ from fencepost_mailbox.usecases import (
     settle_key,
 )
 from fencepost_mailbox.usecases.ports import Directory, Readership
+from fencepost_mailbox.usecases.threads import acknowledge as acknowledging
+from fencepost_mailbox.usecases.threads import look as threads
+from fencepost_mailbox.usecases.threads.attach import Attached
 from fencepost_mailbox.waits import Wake
 from fencepost_mailbox.work import AgentWork
 
@@ -82,6 +88,9 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
         refusals.InvalidBinding: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.NotPending: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.HopLimit: grpc.StatusCode.FAILED_PRECONDITION,
+        refusals.InvalidAttributes: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidQuery: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.NotShown: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.InvalidState: grpc.StatusCode.FAILED_PRECONDITION,
         refusals.DirectoryStale: grpc.StatusCode.UNAVAILABLE,
         refusals.StorageError: grpc.StatusCode.UNAVAILABLE,
@@ -181,6 +190,27 @@ def optional_uuid(text: str) -> bytes | None:
     return uuid_bytes(text) if text else None
 
 
+def attributes(given: Attributes | None) -> pb.Attributes | None:
+    """Return what a sender said of a record besides its text, or None where it said nothing."""
+    if given is None:
+        return None
+    kind, answered = given.reply_to_kind, given.reply_to
+    return pb.Attributes(
+        subject=given.subject,
+        thread_id=thread_id_text(given.thread),
+        reply_to=record_id_text(kind, answered) if kind is not None and answered is not None else "",
+        task_id=task_id_text(given.task_id) if given.task_id is not None else "",
+    )
+
+
+def attached_of(request: pb.SendRequest | pb.RequestRequest) -> Attached | None:
+    """Return the attributes of a call, or None where it gives none."""
+    if not request.HasField("attributes"):
+        return None
+    given = request.attributes
+    return Attached(subject=given.subject, thread_id=given.thread_id, reply_to=given.reply_to, task_id=given.task_id)
+
+
 class Namer:
     """Names agents as the directory knows them now."""
 
@@ -213,6 +243,7 @@ class Namer:
             acknowledged=record.acknowledged,
             sequence=record.sequence,
             hops=record.hops,
+            attributes=attributes(record.attributes),
         )
 
     def open_request(self, record: Record) -> pb.OpenRequest:
@@ -237,6 +268,7 @@ def send_command(request: pb.SendRequest) -> admit.Command:
         body=request.body,
         key=request.idempotency_key,
         completion=Completion.NONE,
+        attached=attached_of(request),
     )
 
 
@@ -255,6 +287,8 @@ def request_command(request: pb.RequestRequest) -> admit.Command:
         body=request.body,
         key=request.idempotency_key,
         completion=Completion.EXPLICIT if explicit else Completion.AUTOMATIC,
+        attached=attached_of(request),
+        supervised=request.supervised,
     )
 
 
@@ -430,6 +464,10 @@ def direction_of(value: int) -> look.Direction:
 # --- answers ----------------------------------------------------------------------------------------------------------
 
 
+def _thread(record: Record) -> str:
+    return thread_id_text(record.attributes.thread) if record.attributes is not None else ""
+
+
 def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
     """Return the receipt of a Send."""
     record = receipt.record
@@ -441,6 +479,7 @@ def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
         recipient_reader=_reader(receipt.readership),
         recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
+        thread_id=_thread(record),
     )
 
 
@@ -463,6 +502,7 @@ def request_response(receipt: admit.Receipt, names: Namer) -> pb.RequestResponse
         recipient_reader=_reader(receipt.readership),
         recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
+        thread_id=_thread(record),
     )
 
 
@@ -592,12 +632,60 @@ def wait_response(wake: Wake) -> pb.WaitResponse:
 def listing_response(listing: look.Listing, names: Namer) -> pb.ListRecordsResponse:
     """Return a listing with its bodies cut."""
     return pb.ListRecordsResponse(
-        records=[names.record(record, body=_cut(record.body)) for record in listing.records],
+        records=[cut(record, names) for record in listing.records],
         next_page_token=listing.next_token,
     )
 
 
-def _cut(body: bytes) -> str:
+def cut(record: Record, names: Namer) -> pb.Record:
+    """Return a record as a list shows it."""
+    return names.record(record, body=beginning(record.body))
+
+
+def acknowledged_response(acknowledged: acknowledging.Acknowledged) -> pb.AcknowledgeRecordsResponse:
+    """Return what was acknowledged, and what is left."""
+    return pb.AcknowledgeRecordsResponse(
+        acknowledged=[record_id_text(kind, record_id) for kind, record_id in acknowledged.records],
+        unacknowledged=acknowledged.unacknowledged,
+        pending_count=acknowledged.pending,
+    )
+
+
+def thread_response(thread: threads.Thread, names: Namer) -> pb.GetThreadResponse:
+    """Return a page of a thread."""
+    return pb.GetThreadResponse(
+        thread_id=thread_id_text(thread.thread),
+        subject=thread.subject,
+        records=[names.record(record) for record in thread.records],
+        next_page_token=thread.next_token,
+    )
+
+
+def search_of(request: pb.SearchRecordsRequest) -> threads.Search:
+    """Return what is looked for.
+
+    Raises:
+        MalformedId: the project is no UUID.
+    """
+    return threads.Search(
+        query=request.query,
+        project_id=optional_uuid(request.project_id),
+        size=request.page_size,
+        token=request.page_token,
+    )
+
+
+def found_response(found: threads.Found, names: Namer) -> pb.SearchRecordsResponse:
+    """Return a page of what was found."""
+    return pb.SearchRecordsResponse(
+        found=[pb.FoundRecord(record=names.record(record, body=""), excerpt=text) for record, text in found.records],
+        next_page_token=found.next_token,
+        complete=found.complete,
+    )
+
+
+def beginning(body: bytes) -> str:
+    """Return what a list shows of a text."""
     return body[: 4 * LISTING_BODY_CHARACTERS_MAX].decode("utf-8", "ignore")[:LISTING_BODY_CHARACTERS_MAX]
 
 
@@ -683,7 +771,7 @@ def record_event(record: Record, fact: Fact | None, position: int, names: Namer)
     """Return what became true of a record."""
     return pb.WatchEventsResponse(
         fact=_admitted(record) if fact is None else _fact(fact),
-        record=names.record(record, body=_cut(record.body)),
+        record=names.record(record, body=beginning(record.body)),
         position=position,
     )
 

@@ -223,6 +223,7 @@ class Mailbox:
                     tasks.create_task(self._every(self._settings.expire_every_ms, self.wake_again)),
                     tasks.create_task(self._every(self._settings.expire_every_ms, self.sweeper.drop_expired)),
                     tasks.create_task(self._every(self._settings.sweep_every_ms, self.sweeper.sweep)),
+                    tasks.create_task(self._every(self._settings.expire_every_ms, self.sweeper.index)),
                     tasks.create_task(self._every(self._settings.note_reads_every_ms, self.reads.write)),
                 ]
                 try:

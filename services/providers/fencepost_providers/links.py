@@ -15,6 +15,7 @@ from fencepost_providers.domain.agents import Agent, Holder
 from fencepost_providers.domain.carried import Bound, Carried, Outcome
 from fencepost_providers.domain.integration import Kind, Place, Recorded, TaskFacts, Wanted
 from fencepost_providers.domain.runtimes import Delivery
+from fencepost_providers.domain.verification import Finding, Reported
 
 LEASE_TERM_MS: Final = 30_000
 RENEW_EVERY_MS: Final = 10_000
@@ -216,4 +217,12 @@ class TasksPort(Protocol):
 
     async def place(self, project_id: str) -> Place | None:
         """Return where a project lies."""
+        ...
+
+    async def evidence(self, task_id: str, evidence_ids: Sequence[str]) -> Sequence[Reported]:
+        """Return evidence of a task; Refused where it does not have all of it."""
+        ...
+
+    async def record_finding(self, task_id: str, finding: Finding, asked_by: str) -> int:
+        """Record what a check found, for an agent or, where that is empty, the operator; returns when."""
         ...

@@ -21,6 +21,7 @@ from fencepost_providers.usecases.interrupt import interrupt_turn
 from fencepost_providers.usecases.look import get_capabilities, get_runtime, list_models, list_providers
 from fencepost_providers.usecases.ports import Ports
 from fencepost_providers.usecases.restart import WAIT_READY_MS_MAX, begin_conversation, restart_runtime
+from fencepost_providers.usecases.verify import verify_evidence
 from fencepost_providers.usecases.watch import watch_conversation
 
 CALL_MS_MAX: Final = 10_000
@@ -28,6 +29,7 @@ CALL_MS_MAX: Final = 10_000
 PROGRAM_CALL_MS_MAX: Final = 40_000
 RESTART_CALL_MS_MAX: Final = WAIT_READY_MS_MAX + CALL_MS_MAX
 INTEGRATE_CALL_MS_MAX: Final = PREPARE_MS_MAX + CALL_MS_MAX
+VERIFY_CALL_MS_MAX: Final = 60_000
 STREAM_MS_MAX: Final = 24 * 3600 * 1000
 
 _AGENTS: Final = frozenset({Role.AGENT, Role.COORDINATOR})
@@ -49,6 +51,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "WatchConversation": Rule(roles=_OPERATOR, deadline_ms_max=STREAM_MS_MAX),
         "InspectRuntime": Rule(roles=_OPERATOR, deadline_ms_max=PROGRAM_CALL_MS_MAX),
         "ApproveTools": Rule(roles=_OPERATOR, deadline_ms_max=PROGRAM_CALL_MS_MAX),
+        "VerifyEvidence": Rule(roles=_READERS, deadline_ms_max=VERIFY_CALL_MS_MAX),
         "IntegrateTask": Rule(roles=_COORDINATOR, deadline_ms_max=INTEGRATE_CALL_MS_MAX),
     }
 )
@@ -129,3 +132,9 @@ class ProvidersServicer:
             request_id=request.request_id,
         )
         return translate.integrated_to_proto(done)
+
+    async def VerifyEvidence(self, request: pb.VerifyEvidenceRequest, call: Call) -> pb.VerifyEvidenceResponse:
+        ids = tuple(request.evidence_ids)
+        return translate.checked_to_proto(
+            await verify_evidence(self._ports, call.caller, task_id=request.task_id, evidence_ids=ids)
+        )

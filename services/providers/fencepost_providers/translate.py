@@ -8,6 +8,7 @@ from typing import Final
 
 import grpc
 
+from fencepost.mailbox.v1 import evidence_pb2 as evidence_pb
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox_pb
 from fencepost.mailbox.v1 import tasks_pb2 as tasks_pb
 from fencepost.providers.v1 import providers_pb2 as pb
@@ -28,6 +29,15 @@ from fencepost_providers.domain.runtimes import (
     Mode,
     Row,
     TurnBinding,
+)
+from fencepost_providers.domain.verification import (
+    Checked,
+    Claim,
+    CommitClaim,
+    DiffFileClaim,
+    FileClaim,
+    Reported,
+    RunClaim,
 )
 from fencepost_providers.rows import Placed
 from fencepost_providers.usecases import attach, describe, inspect, interrupt, look
@@ -349,6 +359,8 @@ def task_from_proto(message: tasks_pb.Task) -> TaskFacts:
         version=message.version,
         assignee_id=message.assignee.agent_id,
         archived=message.archived,
+        issuer_id=message.issuer.agent_id,
+        reviewer_id=message.reviewer.agent_id,
     )
 
 
@@ -379,4 +391,42 @@ def integrated_to_proto(done: Integrated) -> pb.IntegrateTaskResponse:
         head=done.head,
         fast_forward=done.fast_forward,
         detail=clipped(done.detail, HINT_BYTES_MAX),
+    )
+
+
+# --- evidence ---------------------------------------------------------------------------------------------------------
+
+
+def reported_from_proto(message: evidence_pb.Evidence) -> Reported:
+    """Return evidence as far as it is looked at."""
+    return Reported(evidence_id=message.evidence_id, claim=_claim(message))
+
+
+def _claim(message: evidence_pb.Evidence) -> Claim:
+    match message.WhichOneof("descriptor"):
+        case "file":
+            return FileClaim(path=message.file.path, sha256=message.file.sha256, commit=message.file.commit)
+        case "commit":
+            return CommitClaim(commits=(message.commit.commit,))
+        case "diff" if message.diff.path:
+            return DiffFileClaim(path=message.diff.path)
+        case "diff":
+            return CommitClaim(commits=(message.diff.base, message.diff.head))
+        case _:
+            return RunClaim()
+
+
+def checked_to_proto(checked: Sequence[Checked]) -> pb.VerifyEvidenceResponse:
+    """Return what was found."""
+    return pb.VerifyEvidenceResponse(
+        evidence=[
+            pb.CheckedEvidence(
+                evidence_id=one.finding.evidence_id,
+                verdict=pb.EvidenceVerdict.ValueType(one.finding.verdict),
+                detail=one.finding.detail,
+                checkout=one.finding.checkout,
+                recorded_at_ms=one.recorded_at_ms,
+            )
+            for one in checked
+        ]
     )

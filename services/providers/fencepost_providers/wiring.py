@@ -40,6 +40,7 @@ from fencepost_providers.store.sqlite import SqliteStore
 from fencepost_providers.tasks_link import TasksLink
 from fencepost_providers.translate import STATUS_OF
 from fencepost_providers.usecases.ports import Ports
+from fencepost_providers.verifications import Verifications
 
 SERVICE: Final = providers_pb2.DESCRIPTOR.services_by_name["ProvidersService"]
 CREDENTIAL_WAIT_MS_MAX: Final = 30_000
@@ -103,6 +104,7 @@ class Carrying:
             roster=self.roster,
             outbox=self.outbox,
             integrations=self.integrations,
+            verifications=Verifications(tasks=tasks, environ=os.environ),
             adapters=adapters,
             clock=clock,
             version=__version__,

@@ -29,9 +29,12 @@ from fencepost_mailbox.store.tables import TABLES as RECORD_TABLES
 from fencepost_mailbox.store.tasks import sqlite_statements as task_statements
 from fencepost_mailbox.store.tasks.tables import DUE, EXECUTING, QUEUED
 from fencepost_mailbox.store.tasks.tables import TABLES as TASK_TABLES
+from fencepost_mailbox.store.threads import sqlite_statements as thread_statements
+from fencepost_mailbox.store.threads.tables import TABLES as THREAD_TABLES
+from fencepost_mailbox.store.threads.tables import WORDS_TABLES
 
 PACKAGE = "fencepost_mailbox.store.migrations"
-TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *EVIDENCE_TABLES, *FILE_TABLES)
+TABLES = (*RECORD_TABLES, *TASK_TABLES, *CONTEXT_TABLES, *EVIDENCE_TABLES, *FILE_TABLES, *THREAD_TABLES)
 
 
 @pytest.fixture
@@ -78,7 +81,7 @@ def test_a_table_that_migrations_build_is_the_declared_one(schema: sqlite3.Conne
 @pytest.mark.requirement("mailbox.the-schema-is-what-is-declared")
 def test_migrations_build_the_declared_tables_and_no_others(schema: sqlite3.Connection) -> None:
     built = {name for (name,) in schema.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")}
-    assert built == {table.name for table in TABLES}
+    assert built == {table.name for table in TABLES} | WORDS_TABLES
     others = schema.execute("SELECT name FROM sqlite_schema WHERE type IN ('trigger', 'view')").fetchall()
     assert others == []
 
@@ -128,6 +131,7 @@ WALKS = {
     "OPEN_OF_SENDER": "the partial index holds open requests only, of which there are few",
     "UNPUBLISHED": "the partial index holds what a crash left unpublished, and every one of them is meant",
     "TASKS: NEWEST_EVENT": "the first step of the walk from the newest end",
+    "THREADS: FOUND": "the walk of the full-text index that its words and numbers bound",
     "UNFINISHED_DELETIONS": "the partial index holds unfinished deletions only, and every one of them is meant",
 }
 STATEMENTS = {
@@ -137,6 +141,7 @@ STATEMENTS = {
         ("TASKS: ", task_statements),
         ("CONTEXT: ", context_statements),
         ("FILES: ", file_statements),
+        ("THREADS: ", thread_statements),
     )
     for name, text in vars(module).items()
     if name.isupper()
@@ -192,6 +197,10 @@ def test_the_walks_that_are_excused_use_the_index_that_excuses_them(schema: sqli
         ("CONTEXT: VERSIONS", "(project_id=? AND key=? AND version<?)"),
         ("CONTEXT: MEMORY_NEWEST", "(project_id=?)"),
         ("CONTEXT: NEXT_UNPINNED_PROJECT", "INDEX context_unpinned (project_id>?)"),
+        ("THREADS: BEGAN_THREAD", "record_by_id (record_id=?)"),
+        ("THREADS: ANSWERED_FIRST", "record_parent (parent_id=? AND rowid>?)"),
+        ("THREADS: NOT_INDEXED", "INTEGER PRIMARY KEY (rowid>?)"),
+        ("FRESH_BEHIND", "COVERING INDEX record_inbox (recipient=? AND inbox=? AND position>?)"),
         ("RECORD_BY_ID", "record_by_id (record_id=?)"),
         ("PAGE", "record_inbox (recipient=? AND inbox=? AND position>?)"),
         ("HAS_FRESH", "COVERING INDEX record_inbox (recipient=? AND inbox=?)"),

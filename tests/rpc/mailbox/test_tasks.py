@@ -331,13 +331,16 @@ def test_every_value_has_its_word_on_the_wire() -> None:
         (values.State, pb.TaskState, "TASK_STATE_"),
         (values.Action, pb.TaskAction, "TASK_ACTION_"),
         (values.Part, pb.TaskPart, "TASK_PART_"),
-        (values.Notice, pb.NotificationKind, "NOTIFICATION_KIND_"),
         (values.Integration, pb.Integration, "INTEGRATION_"),
         (values.Certainty, pb.AttemptCertainty, "ATTEMPT_CERTAINTY_"),
         (values.AttemptOutcome, pb.AttemptOutcome, "ATTEMPT_OUTCOME_"),
     ):
         named = {member.value: member.name for member in kind if member.name != "NONE"}
         assert named == {value: name.removeprefix(prefix) for name, value in wire.items() if value}
+    # That there are messages is told and never stored.
+    notices = {member.value: member.name for member in values.Notice} | {pb.NOTIFICATION_KIND_MESSAGES: "MESSAGES"}
+    wire_words = pb.NotificationKind.items()
+    assert notices == {value: name.removeprefix("NOTIFICATION_KIND_") for name, value in wire_words if value}
 
 
 def test_a_task_id_round_trips_and_nothing_else_is_one() -> None:

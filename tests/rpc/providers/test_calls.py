@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,11 +18,13 @@ from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.domain.agents import Desired, Launch
 from fencepost_providers.domain.integration import NOTE_BYTES_MAX
 from fencepost_providers.domain.runtimes import Activity, CapabilityKind, Interruption, Row, RowKind, State
+from fencepost_providers.domain.verification import FileClaim
 from fencepost_providers.servicer import RULES
 from fencepost_providers.wiring import SERVICE
 from fencepost_testing.carrier_fakes import OTHER_PROJECT, TASK, closed, until, uuid_of
 from fencepost_testing.served_carrier import Served
 
+EVIDENCE = "evi_" + "1" * 32
 OTHER_TASK = "task_" + "2" * 32
 REQUEST = "0190f3a2-1111-4222-8333-00000000cccc"
 ANN = uuid_of("ann")
@@ -42,6 +45,7 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "InspectRuntime": ("operator",),
     "ApproveTools": ("operator",),
     "IntegrateTask": ("coordinator",),
+    "VerifyEvidence": READERS,
 }
 
 
@@ -354,3 +358,37 @@ async def test_a_coordinator_integrates_tasks_of_its_own_project_and_no_others(s
     done = await cyd.integrate_task(pb.IntegrateTaskRequest(**{**facts, "note": "x" * NOTE_BYTES_MAX}))
     assert (done.integration, done.task_id, done.branch) == (pb.INTEGRATION_KIND_RECORDED, TASK, "")
     assert "nothing was merged" in done.detail
+
+
+@pytest.mark.requirement("evidence.only-who-has-a-part-has-it-checked")
+async def test_who_has_a_part_in_the_task_has_its_evidence_checked_and_nobody_else(served: Served) -> None:
+    bench = served.bench
+    for name in ("ann", "bob", "cyd"):
+        bench.sessions.tell(bench.agent(name, desired=Desired.UNSPECIFIED))
+    await until(lambda: bench.carrying.directory.agent(uuid_of("cyd")))
+    bench.tasks.add(issuer_id="", reviewer_id="")
+    bench.tasks.reports[EVIDENCE] = FileClaim(path="a", sha256=hashlib.sha256(b"x").hexdigest())
+    workspace = bench.home.path / "work" / "ann"
+    (workspace / "a").write_text("x")
+    ask = pb.VerifyEvidenceRequest(task_id=TASK, evidence_ids=[EVIDENCE])
+    for who in ("ann", "cyd", "operator"):
+        (checked,) = (await served.by(who).verify_evidence(ask)).evidence
+        assert (checked.verdict, checked.checkout) == (pb.EVIDENCE_VERDICT_VERIFIED, str(workspace.resolve()))
+    assert [asked_by for _, asked_by in bench.tasks.findings] == [uuid_of("ann"), uuid_of("cyd"), ""]
+    for who in ("bob", "eve"):
+        with pytest.raises(Refused) as refused:
+            await served.by(who).verify_evidence(ask)
+        assert refused.value.reason == "not_found"
+    for part in ("issuer_id", "reviewer_id"):
+        bench.tasks.add(**{part: uuid_of("bob")})
+        assert (await served.by("bob").verify_evidence(ask)).evidence
+    for changes, reason in (
+        ({"evidence_ids": []}, "invalid_argument"),
+        ({"evidence_ids": ["evi_" + "2" * 32]}, "task_refused"),
+        ({"task_id": OTHER_TASK}, "not_found"),
+    ):
+        with pytest.raises(Refused) as refused:
+            await served.by("ann").verify_evidence(
+                pb.VerifyEvidenceRequest(**{"task_id": TASK, "evidence_ids": [EVIDENCE], **changes})
+            )
+        assert refused.value.reason == reason

@@ -45,6 +45,9 @@ from fencepost_providers.domain.runtimes import (
     TurnStatus,
     Visible,
 )
+from fencepost_providers.domain.verification import Claim
+from fencepost_providers.domain.verification import Finding as EvidenceFinding
+from fencepost_providers.domain.verification import Reported as EvidenceReported
 from fencepost_providers.keeper import Keeper
 from fencepost_providers.links import Binding, ClaimAsk, ClaimKind, DirectoryStep, LeaseKind, Status, Taken, Work
 from fencepost_providers.settings import Settings
@@ -503,6 +506,8 @@ class FakeTasks:
         # What happens after something was written and before the answer is heard.
         self.lost: list[FencepostError] = []
         self.records = 0
+        self.reports: dict[str, Claim] = {}
+        self.findings: list[tuple[EvidenceFinding, str]] = []
 
     def add(self, task_id: str = TASK, *, state: int = ACCEPTED, **facts: Any) -> None:
         """Let there be a task."""
@@ -541,6 +546,19 @@ class FakeTasks:
         if self.lost:
             raise self.lost.pop(0)
         return recorded
+
+    async def evidence(self, task_id: str, evidence_ids: Sequence[str]) -> Sequence[EvidenceReported]:
+        """See TasksPort."""
+        if any(one not in self.reports for one in evidence_ids):
+            raise Refused("invalid_evidence", "the task does not have it; nothing was read")
+        return [EvidenceReported(evidence_id=one, claim=self.reports[one]) for one in evidence_ids]
+
+    async def record_finding(self, task_id: str, finding: EvidenceFinding, asked_by: str) -> int:
+        """See TasksPort."""
+        if self.trouble:
+            raise self.trouble.pop(0)
+        self.findings.append((finding, asked_by))
+        return len(self.findings)
 
     async def place(self, project_id: str) -> Place | None:
         """See TasksPort."""

@@ -58,6 +58,7 @@ OPERATORS_ONLY = [
 ]
 BOTH = [
     *[("agent", "list"), ("agent", "show", "x"), ("message", "show", INF), ("why", INF)],
+    *[("message", "thread", INF), ("message", "search", "word")],
     *[("message", "interrupt", "x"), ("agent", "interrupt", "x"), ("delivery", "capabilities", "x")],
     *[("delivery", "show", INF), ("provider", "list"), ("provider", "models", "codex")],
     ("agent", "models", "--provider", "codex"),
@@ -361,6 +362,49 @@ def test_a_record_is_shown_with_its_text_and_what_is_known_of_it(shell: Shell) -
     assert "delivery: exposed | not acknowledged" in out
     assert out.endswith("hi␇\n")
     assert shell("message", "show", INF, "--json").document["record"]["body"] == "hi\x07"
+
+
+@pytest.mark.requirement("cli.threads-and-search")
+def test_a_message_is_sent_with_attributes_only_where_they_are_given(shell: Shell) -> None:
+    shell.as_agent()
+    shell.mailbox.answers["send"] = sent()
+    shell.mailbox.answers["request"] = pb.RequestResponse(request_id=ASK)
+    shell("message", "send", "bob", "hi")
+    given = ("--subject", "s", "--thread", INF, "--reply-to", ASK, "--task", "task_1")
+    for verb in ("send", "followup"):
+        shell("message", verb, "bob", "hi", *given)
+    asked = [ask for _, ask in shell.mailbox.asked]
+    assert not asked[0].HasField("attributes")
+    wanted = pb.Attributes(subject="s", thread_id=INF, reply_to=ASK, task_id="task_1")
+    assert [ask.attributes for ask in asked[1:]] == [wanted, wanted]
+
+
+@pytest.mark.requirement("cli.threads-and-search")
+def test_a_subject_and_a_thread_are_shown_and_no_line_of_them_can_pass_for_one_of_ours(shell: Shell) -> None:
+    about = pb.Attributes(subject="Plan\nMore: x", thread_id="thr_1", reply_to=INF)
+    record = pb.Record(record_id=INF, kind=pb.RECORD_KIND_INFORMATION, body="a\nMore: b", attributes=about)
+    shell.mailbox.answers["get_record"] = pb.GetRecordResponse(record=record)
+    shown = shell("message", "show", INF).out
+    assert "subject: Plan⏎More: x" in shown
+    assert f"  thread: thr_1 | answers {INF}\n" in shown
+    shell.mailbox.answers["get_thread"] = pb.GetThreadResponse(
+        thread_id="thr_1", subject="Plan\nMore: x", records=[record], next_page_token="T"
+    )
+    read = shell("message", "thread", INF, "--limit", "5").out.splitlines()
+    assert read[0] == "thr_1: Plan⏎More: x"
+    assert [line for line in read if line.startswith("More")] == ["More: --page-token T"]
+    assert shell.mailbox.asked[-1] == ("get_thread", pb.GetThreadRequest(id=INF, page_size=5))
+    found = pb.FoundRecord(record=record, excerpt="a\nMore: b")
+    shell.mailbox.answers["search_records"] = pb.SearchRecordsResponse(found=[found], next_page_token="T")
+    out = shell("message", "search", "plan b", "--page-token", "P").out
+    assert ("Plan⏎More: x" in out, "a⏎More: b" in out) == (True, True)
+    assert out.splitlines()[-2:] == ["More: --page-token T", "The newest messages are not searched yet. Search again."]
+    ask = pb.SearchRecordsRequest(query="plan b", page_size=50, page_token="P")
+    assert shell.mailbox.asked[-1] == ("search_records", ask)
+    shell.mailbox.answers["search_records"] = pb.SearchRecordsResponse(complete=True)
+    assert shell("message", "search", "word").out == "No messages.\n"
+    assert shell("message", "search", "word", "--json").document["complete"]
+    assert shell("message", "thread", INF, "--json").document["thread_id"] == "thr_1"
 
 
 def test_why_as_json_has_the_latencies_beside_the_facts(shell: Shell) -> None:

@@ -71,6 +71,9 @@ EXPECTED = {
     "dependency_limit": STATUS.FAILED_PRECONDITION,
     "work_running": STATUS.FAILED_PRECONDITION,
     "notifications_unread": STATUS.FAILED_PRECONDITION,
+    "invalid_attributes": STATUS.INVALID_ARGUMENT,
+    "invalid_query": STATUS.INVALID_ARGUMENT,
+    "not_shown": STATUS.FAILED_PRECONDITION,
 }
 
 

@@ -538,6 +538,40 @@ RESOLUTION_AS_NEW: Resolution.ValueType  # 3
 Global___Resolution: _TypeAlias = Resolution  # noqa: Y015
 
 @_typing.final
+class Attributes(_message.Message):
+    """What a sender may say of a record besides its text. A record without any is the first of a thread of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    REPLY_TO_FIELD_NUMBER: _builtins.int
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    subject: _builtins.str
+    """One line, at most 256 bytes."""
+    thread_id: _builtins.str
+    """The thread: thr_ and 32 hexadecimal digits, or in a call the id of any record of it. Empty in a call: that of reply_to, or a new one."""
+    reply_to: _builtins.str
+    """The record that this one answers without settling it: any that the sender may see. Empty for none."""
+    task_id: _builtins.str
+    """The task that it is about: one that the sender may see. Empty for none."""
+    def __init__(
+        self,
+        *,
+        subject: _builtins.str = ...,
+        thread_id: _builtins.str = ...,
+        reply_to: _builtins.str = ...,
+        task_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["reply_to", b"reply_to", "subject", b"subject", "task_id", b"task_id", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Attributes: _TypeAlias = Attributes  # noqa: Y015
+
+@_typing.final
 class Record(_message.Message):
     """A record as a reader sees it."""
 
@@ -559,6 +593,7 @@ class Record(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
     SEQUENCE_FIELD_NUMBER: _builtins.int
     HOPS_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """Prefix (inf_, ask_, rep_, ntc_, prm_, wak_) and 32 hexadecimal digits."""
     kind: Global___RecordKind.ValueType
@@ -595,6 +630,10 @@ class Record(_message.Message):
     def recipient(self) -> _common_pb2.AgentRef:
         """Who it is for."""
 
+    @_builtins.property
+    def attributes(self) -> Global___Attributes:
+        """Absent where the sender gave none. A reply to a request of a thread has its thread and task."""
+
     def __init__(
         self,
         *,
@@ -614,10 +653,11 @@ class Record(_message.Message):
         acknowledged: _builtins.bool = ...,
         sequence: _builtins.int = ...,
         hops: _builtins.int = ...,
+        attributes: Global___Attributes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient", "sender", b"sender"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "recipient", b"recipient", "sender", b"sender"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "body", b"body", "completion", b"completion", "delivery_state", b"delivery_state", "hops", b"hops", "kind", b"kind", "origin", b"origin", "parent_id", b"parent_id", "possibly_seen", b"possibly_seen", "recipient", b"recipient", "record_id", b"record_id", "reply_status", b"reply_status", "sender", b"sender", "sequence", b"sequence"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "attributes", b"attributes", "body", b"body", "completion", b"completion", "delivery_state", b"delivery_state", "hops", b"hops", "kind", b"kind", "origin", b"origin", "parent_id", b"parent_id", "possibly_seen", b"possibly_seen", "recipient", b"recipient", "record_id", b"record_id", "reply_status", b"reply_status", "sender", b"sender", "sequence", b"sequence"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -725,22 +765,28 @@ class SendRequest(_message.Message):
     TARGET_FIELD_NUMBER: _builtins.int
     BODY_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     """Exact name or UUID of the recipient, in the caller's project."""
     body: _builtins.str
     """The text."""
     idempotency_key: _builtins.str
     """1 to 256 bytes."""
+    @_builtins.property
+    def attributes(self) -> Global___Attributes:
+        """Absent for none."""
+
     def __init__(
         self,
         *,
         target: _builtins.str = ...,
         body: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        attributes: Global___Attributes | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "idempotency_key", b"idempotency_key", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "idempotency_key", b"idempotency_key", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -759,6 +805,7 @@ class SendResponse(_message.Message):
     RECIPIENT_READER_FIELD_NUMBER: _builtins.int
     RECIPIENT_LAST_READ_AT_MS_FIELD_NUMBER: _builtins.int
     ADMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
     record_id: _builtins.str
     """inf_..."""
     delivery_state: Global___DeliveryState.ValueType
@@ -771,6 +818,8 @@ class SendResponse(_message.Message):
     """When it was last read by the agent, Unix milliseconds; 0 for never."""
     admitted_at_ms: _builtins.int
     """When the record was admitted, Unix milliseconds."""
+    thread_id: _builtins.str
+    """Its thread; empty for a record without attributes."""
     @_builtins.property
     def recipient(self) -> _common_pb2.AgentRef:
         """The recipient as resolved."""
@@ -785,10 +834,11 @@ class SendResponse(_message.Message):
         recipient_reader: Global___RecipientReader.ValueType = ...,
         recipient_last_read_at_ms: _builtins.int = ...,
         admitted_at_ms: _builtins.int = ...,
+        thread_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "delivery_state", b"delivery_state", "duplicate", b"duplicate", "recipient", b"recipient", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record_id", b"record_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "delivery_state", b"delivery_state", "duplicate", b"duplicate", "recipient", b"recipient", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "record_id", b"record_id", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -804,6 +854,8 @@ class RequestRequest(_message.Message):
     BODY_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     COMPLETION_FIELD_NUMBER: _builtins.int
+    ATTRIBUTES_FIELD_NUMBER: _builtins.int
+    SUPERVISED_FIELD_NUMBER: _builtins.int
     target: _builtins.str
     """Exact name or UUID of the recipient, in the caller's project; not the caller."""
     body: _builtins.str
@@ -812,6 +864,12 @@ class RequestRequest(_message.Message):
     """1 to 256 bytes."""
     completion: Global___Completion.ValueType
     """What may answer it."""
+    supervised: _builtins.bool
+    """True: it joins the sender's supervision set (TasksService) in the same transaction, until its reply is acknowledged."""
+    @_builtins.property
+    def attributes(self) -> Global___Attributes:
+        """Absent for none."""
+
     def __init__(
         self,
         *,
@@ -819,10 +877,12 @@ class RequestRequest(_message.Message):
         body: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         completion: Global___Completion.ValueType = ...,
+        attributes: Global___Attributes | None = ...,
+        supervised: _builtins.bool = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["body", b"body", "completion", b"completion", "idempotency_key", b"idempotency_key", "target", b"target"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attributes", b"attributes", "body", b"body", "completion", b"completion", "idempotency_key", b"idempotency_key", "supervised", b"supervised", "target", b"target"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -842,6 +902,7 @@ class RequestResponse(_message.Message):
     RECIPIENT_READER_FIELD_NUMBER: _builtins.int
     RECIPIENT_LAST_READ_AT_MS_FIELD_NUMBER: _builtins.int
     ADMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
     request_id: _builtins.str
     """ask_..."""
     delivery_state: Global___DeliveryState.ValueType
@@ -856,6 +917,8 @@ class RequestResponse(_message.Message):
     """When it was last read by the agent, Unix milliseconds; 0 for never."""
     admitted_at_ms: _builtins.int
     """When the record was admitted, Unix milliseconds."""
+    thread_id: _builtins.str
+    """Its thread; empty for a record without attributes."""
     @_builtins.property
     def recipient(self) -> _common_pb2.AgentRef:
         """The recipient as resolved."""
@@ -871,10 +934,11 @@ class RequestResponse(_message.Message):
         recipient_reader: Global___RecipientReader.ValueType = ...,
         recipient_last_read_at_ms: _builtins.int = ...,
         admitted_at_ms: _builtins.int = ...,
+        thread_id: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "delivery_state", b"delivery_state", "duplicate", b"duplicate", "recipient", b"recipient", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "request_id", b"request_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "answer_state", b"answer_state", "delivery_state", b"delivery_state", "duplicate", b"duplicate", "recipient", b"recipient", "recipient_last_read_at_ms", b"recipient_last_read_at_ms", "recipient_reader", b"recipient_reader", "request_id", b"request_id", "thread_id", b"thread_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1067,6 +1131,62 @@ class WaitResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___WaitResponse: _TypeAlias = WaitResponse  # noqa: Y015
+
+@_typing.final
+class AcknowledgeRecordsRequest(_message.Message):
+    """Which records are acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def record_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 100. One that was not sent to the caller, or was not shown to it yet, refuses the whole call."""
+
+    def __init__(
+        self,
+        *,
+        record_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["record_ids", b"record_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeRecordsRequest: _TypeAlias = AcknowledgeRecordsRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeRecordsResponse(_message.Message):
+    """What that did."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    UNACKNOWLEDGED_FIELD_NUMBER: _builtins.int
+    PENDING_COUNT_FIELD_NUMBER: _builtins.int
+    unacknowledged: _builtins.int
+    """Unacknowledged receivable records after this call; counted up to 100."""
+    pending_count: _builtins.int
+    """How many entries the caller's supervision set has: a request leaves it when its reply is acknowledged."""
+    @_builtins.property
+    def acknowledged(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Those that were not acknowledged before."""
+
+    def __init__(
+        self,
+        *,
+        acknowledged: _abc.Iterable[_builtins.str] | None = ...,
+        unacknowledged: _builtins.int = ...,
+        pending_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["acknowledged", b"acknowledged", "pending_count", b"pending_count", "unacknowledged", b"unacknowledged"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeRecordsResponse: _TypeAlias = AcknowledgeRecordsResponse  # noqa: Y015
 
 @_typing.final
 class ReplyRequest(_message.Message):
@@ -1289,6 +1409,170 @@ class GetRecordResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___GetRecordResponse: _TypeAlias = GetRecordResponse  # noqa: Y015
+
+@_typing.final
+class GetThreadRequest(_message.Message):
+    """Asks for a thread."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    PAGE_BYTES_MAX_FIELD_NUMBER: _builtins.int
+    id: _builtins.str
+    """thr_ and 32 hexadecimal digits, or the id of any record of the thread."""
+    page_size: _builtins.int
+    """Records a page: 0 means 50, at most 100."""
+    page_token: _builtins.str
+    """The token of the page before, or empty."""
+    page_bytes_max: _builtins.int
+    """Budget for the records as one JSON text, bytes: 0 means 524288, which is also the most. One record always fits."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+        page_bytes_max: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "page_bytes_max", b"page_bytes_max", "page_size", b"page_size", "page_token", b"page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetThreadRequest: _TypeAlias = GetThreadRequest  # noqa: Y015
+
+@_typing.final
+class GetThreadResponse(_message.Message):
+    """A page of a thread."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    RECORDS_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    thread_id: _builtins.str
+    """thr_..."""
+    subject: _builtins.str
+    """Subject of the first record that the caller may see and that has one."""
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    @_builtins.property
+    def records(self) -> _containers.RepeatedCompositeFieldContainer[Global___Record]:
+        """In commit order, with their texts."""
+
+    def __init__(
+        self,
+        *,
+        thread_id: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        records: _abc.Iterable[Global___Record] | None = ...,
+        next_page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_page_token", b"next_page_token", "records", b"records", "subject", b"subject", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetThreadResponse: _TypeAlias = GetThreadResponse  # noqa: Y015
+
+@_typing.final
+class SearchRecordsRequest(_message.Message):
+    """Words to look for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    QUERY_FIELD_NUMBER: _builtins.int
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    PAGE_SIZE_FIELD_NUMBER: _builtins.int
+    PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    query: _builtins.str
+    """1 to 512 bytes: words that must all occur, "words in this order", beginnings*; at most 16 of them. Case and accents do not count."""
+    project_id: _builtins.str
+    """The operator only: UUID of the project; empty for every project."""
+    page_size: _builtins.int
+    """Records a page: 0 means 50, at most 100."""
+    page_token: _builtins.str
+    """The token of the page before, or empty."""
+    def __init__(
+        self,
+        *,
+        query: _builtins.str = ...,
+        project_id: _builtins.str = ...,
+        page_size: _builtins.int = ...,
+        page_token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["page_size", b"page_size", "page_token", b"page_token", "project_id", b"project_id", "query", b"query"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchRecordsRequest: _TypeAlias = SearchRecordsRequest  # noqa: Y015
+
+@_typing.final
+class FoundRecord(_message.Message):
+    """A record that was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_FIELD_NUMBER: _builtins.int
+    EXCERPT_FIELD_NUMBER: _builtins.int
+    excerpt: _builtins.str
+    """At most 160 characters of its text around the first word that was found in it, else its beginning."""
+    @_builtins.property
+    def record(self) -> Global___Record:
+        """Its text is left out."""
+
+    def __init__(
+        self,
+        *,
+        record: Global___Record | None = ...,
+        excerpt: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["record", b"record"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["excerpt", b"excerpt", "record", b"record"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FoundRecord: _TypeAlias = FoundRecord  # noqa: Y015
+
+@_typing.final
+class SearchRecordsResponse(_message.Message):
+    """A page of what was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FOUND_FIELD_NUMBER: _builtins.int
+    NEXT_PAGE_TOKEN_FIELD_NUMBER: _builtins.int
+    COMPLETE_FIELD_NUMBER: _builtins.int
+    next_page_token: _builtins.str
+    """Empty on the last page."""
+    complete: _builtins.bool
+    """False where the newest records could not be looked at yet, because too many came at once: the same search again goes on."""
+    @_builtins.property
+    def found(self) -> _containers.RepeatedCompositeFieldContainer[Global___FoundRecord]:
+        """Newest first."""
+
+    def __init__(
+        self,
+        *,
+        found: _abc.Iterable[Global___FoundRecord] | None = ...,
+        next_page_token: _builtins.str = ...,
+        complete: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["complete", b"complete", "found", b"found", "next_page_token", b"next_page_token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SearchRecordsResponse: _TypeAlias = SearchRecordsResponse  # noqa: Y015
 
 @_typing.final
 class ListRecordsRequest(_message.Message):

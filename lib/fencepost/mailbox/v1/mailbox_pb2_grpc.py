@@ -64,6 +64,11 @@ class MailboxServiceStub:
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WaitRequest.SerializeToString,
                 response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WaitResponse.FromString,
                 _registered_method=True)
+        self.AcknowledgeRecords = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/AcknowledgeRecords',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsResponse.FromString,
+                _registered_method=True)
         self.Reply = channel.unary_unary(
                 '/fencepost.mailbox.v1.MailboxService/Reply',
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyRequest.SerializeToString,
@@ -93,6 +98,16 @@ class MailboxServiceStub:
                 '/fencepost.mailbox.v1.MailboxService/ListRecords',
                 request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsRequest.SerializeToString,
                 response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsResponse.FromString,
+                _registered_method=True)
+        self.GetThread = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/GetThread',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadResponse.FromString,
+                _registered_method=True)
+        self.SearchRecords = channel.unary_unary(
+                '/fencepost.mailbox.v1.MailboxService/SearchRecords',
+                request_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsRequest.SerializeToString,
+                response_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsResponse.FromString,
                 _registered_method=True)
         self.Explain = channel.unary_unary(
                 '/fencepost.mailbox.v1.MailboxService/Explain',
@@ -199,6 +214,13 @@ class MailboxServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def AcknowledgeRecords(self, request, context):
+        """Acknowledges records by their ids, in any order; repeating it is harmless. Consumes no notification of a task. Agent, coordinator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def Reply(self, request, context):
         """Answers a request as its recipient. Agent, coordinator.
         """
@@ -238,6 +260,21 @@ class MailboxServiceServicer:
 
     def ListRecords(self, request, context):
         """Lists records of an agent, newest first, without exposing them. An agent sees what it sent or was sent, the operator everything.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetThread(self, request, context):
+        """Reads a thread in commit order, of its records those that the caller may see. Exposes nothing. Agent, coordinator, operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SearchRecords(self, request, context):
+        """Finds records by words in subject and text, newest first, among those that the caller may see. Exposes nothing. Agent, coordinator,
+        operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -359,6 +396,11 @@ def add_MailboxServiceServicer_to_server(servicer, server):
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WaitRequest.FromString,
                     response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.WaitResponse.SerializeToString,
             ),
+            'AcknowledgeRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeRecords,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsResponse.SerializeToString,
+            ),
             'Reply': grpc.unary_unary_rpc_method_handler(
                     servicer.Reply,
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ReplyRequest.FromString,
@@ -388,6 +430,16 @@ def add_MailboxServiceServicer_to_server(servicer, server):
                     servicer.ListRecords,
                     request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsRequest.FromString,
                     response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsResponse.SerializeToString,
+            ),
+            'GetThread': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetThread,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadResponse.SerializeToString,
+            ),
+            'SearchRecords': grpc.unary_unary_rpc_method_handler(
+                    servicer.SearchRecords,
+                    request_deserializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsRequest.FromString,
+                    response_serializer=fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsResponse.SerializeToString,
             ),
             'Explain': grpc.unary_unary_rpc_method_handler(
                     servicer.Explain,
@@ -601,6 +653,33 @@ class MailboxService:
             _registered_method=True)
 
     @staticmethod
+    def AcknowledgeRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/AcknowledgeRecords',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.AcknowledgeRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def Reply(request,
             target,
             options=(),
@@ -752,6 +831,60 @@ class MailboxService:
             '/fencepost.mailbox.v1.MailboxService/ListRecords',
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsRequest.SerializeToString,
             fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.ListRecordsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetThread(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/GetThread',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.GetThreadResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SearchRecords(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.mailbox.v1.MailboxService/SearchRecords',
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsRequest.SerializeToString,
+            fencepost_dot_mailbox_dot_v1_dot_mailbox__pb2.SearchRecordsResponse.FromString,
             options,
             channel_credentials,
             insecure,

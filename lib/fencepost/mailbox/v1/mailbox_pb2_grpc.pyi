@@ -48,6 +48,8 @@ class MailboxServiceStub:
     """Reads a page of the caller's records, exposing what it returns; acknowledges only what ack_cursor covers. Agent, coordinator."""
     Wait: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.WaitRequest, _mailbox_pb2.WaitResponse]
     """Waits until Receive would show something unacknowledged. Reads, claims and acknowledges nothing. Agent, coordinator."""
+    AcknowledgeRecords: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.AcknowledgeRecordsRequest, _mailbox_pb2.AcknowledgeRecordsResponse]
+    """Acknowledges records by their ids, in any order; repeating it is harmless. Consumes no notification of a task. Agent, coordinator."""
     Reply: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ReplyRequest, _mailbox_pb2.ReplyResponse]
     """Answers a request as its recipient. Agent, coordinator."""
     Withdraw: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]
@@ -64,6 +66,12 @@ class MailboxServiceStub:
     """Shows one record with its body to its sender, its recipient or the operator. Exposes nothing."""
     ListRecords: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ListRecordsRequest, _mailbox_pb2.ListRecordsResponse]
     """Lists records of an agent, newest first, without exposing them. An agent sees what it sent or was sent, the operator everything."""
+    GetThread: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.GetThreadRequest, _mailbox_pb2.GetThreadResponse]
+    """Reads a thread in commit order, of its records those that the caller may see. Exposes nothing. Agent, coordinator, operator."""
+    SearchRecords: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.SearchRecordsRequest, _mailbox_pb2.SearchRecordsResponse]
+    """Finds records by words in subject and text, newest first, among those that the caller may see. Exposes nothing. Agent, coordinator,
+    operator.
+    """
     Explain: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ExplainRequest, _mailbox_pb2.ExplainResponse]
     """Tells every fact known of a record, each with its time and evidence. Sender, recipient or operator."""
     ListReaders: _grpc.UnaryUnaryMultiCallable[_mailbox_pb2.ListReadersRequest, _mailbox_pb2.ListReadersResponse]
@@ -117,6 +125,8 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     """Reads a page of the caller's records, exposing what it returns; acknowledges only what ack_cursor covers. Agent, coordinator."""
     Wait: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.WaitRequest, _mailbox_pb2.WaitResponse]  # type: ignore[assignment]
     """Waits until Receive would show something unacknowledged. Reads, claims and acknowledges nothing. Agent, coordinator."""
+    AcknowledgeRecords: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.AcknowledgeRecordsRequest, _mailbox_pb2.AcknowledgeRecordsResponse]  # type: ignore[assignment]
+    """Acknowledges records by their ids, in any order; repeating it is harmless. Consumes no notification of a task. Agent, coordinator."""
     Reply: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ReplyRequest, _mailbox_pb2.ReplyResponse]  # type: ignore[assignment]
     """Answers a request as its recipient. Agent, coordinator."""
     Withdraw: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.WithdrawRequest, _mailbox_pb2.WithdrawResponse]  # type: ignore[assignment]
@@ -133,6 +143,12 @@ class MailboxServiceAsyncStub(MailboxServiceStub):
     """Shows one record with its body to its sender, its recipient or the operator. Exposes nothing."""
     ListRecords: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ListRecordsRequest, _mailbox_pb2.ListRecordsResponse]  # type: ignore[assignment]
     """Lists records of an agent, newest first, without exposing them. An agent sees what it sent or was sent, the operator everything."""
+    GetThread: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.GetThreadRequest, _mailbox_pb2.GetThreadResponse]  # type: ignore[assignment]
+    """Reads a thread in commit order, of its records those that the caller may see. Exposes nothing. Agent, coordinator, operator."""
+    SearchRecords: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.SearchRecordsRequest, _mailbox_pb2.SearchRecordsResponse]  # type: ignore[assignment]
+    """Finds records by words in subject and text, newest first, among those that the caller may see. Exposes nothing. Agent, coordinator,
+    operator.
+    """
     Explain: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ExplainRequest, _mailbox_pb2.ExplainResponse]  # type: ignore[assignment]
     """Tells every fact known of a record, each with its time and evidence. Sender, recipient or operator."""
     ListReaders: _aio.UnaryUnaryMultiCallable[_mailbox_pb2.ListReadersRequest, _mailbox_pb2.ListReadersResponse]  # type: ignore[assignment]
@@ -215,6 +231,14 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         """Waits until Receive would show something unacknowledged. Reads, claims and acknowledges nothing. Agent, coordinator."""
 
     @_abc_1.abstractmethod
+    def AcknowledgeRecords(
+        self,
+        request: _mailbox_pb2.AcknowledgeRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.AcknowledgeRecordsResponse, _abc.Awaitable[_mailbox_pb2.AcknowledgeRecordsResponse]]:
+        """Acknowledges records by their ids, in any order; repeating it is harmless. Consumes no notification of a task. Agent, coordinator."""
+
+    @_abc_1.abstractmethod
     def Reply(
         self,
         request: _mailbox_pb2.ReplyRequest,
@@ -265,6 +289,24 @@ class MailboxServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_mailbox_pb2.ListRecordsResponse, _abc.Awaitable[_mailbox_pb2.ListRecordsResponse]]:
         """Lists records of an agent, newest first, without exposing them. An agent sees what it sent or was sent, the operator everything."""
+
+    @_abc_1.abstractmethod
+    def GetThread(
+        self,
+        request: _mailbox_pb2.GetThreadRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.GetThreadResponse, _abc.Awaitable[_mailbox_pb2.GetThreadResponse]]:
+        """Reads a thread in commit order, of its records those that the caller may see. Exposes nothing. Agent, coordinator, operator."""
+
+    @_abc_1.abstractmethod
+    def SearchRecords(
+        self,
+        request: _mailbox_pb2.SearchRecordsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_mailbox_pb2.SearchRecordsResponse, _abc.Awaitable[_mailbox_pb2.SearchRecordsResponse]]:
+        """Finds records by words in subject and text, newest first, among those that the caller may see. Exposes nothing. Agent, coordinator,
+        operator.
+        """
 
     @_abc_1.abstractmethod
     def Explain(

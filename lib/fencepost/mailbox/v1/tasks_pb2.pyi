@@ -332,6 +332,8 @@ class _NotificationKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Noti
     """A supervised task is cancelled. Until it is retried, reassigned, acknowledged or archived."""
     NOTIFICATION_KIND_ORPHANED: _NotificationKind.ValueType  # 14
     """The assignee of a supervised task was deleted. Until the task is reassigned or cancelled."""
+    NOTIFICATION_KIND_MESSAGES: _NotificationKind.ValueType  # 15
+    """There are messages that the agent has not acknowledged. Told by WaitNotification alone: up to 100 at once, each once a run."""
 
 class NotificationKind(_NotificationKind, metaclass=_NotificationKindEnumTypeWrapper):
     """What a notification tells its agent."""
@@ -366,6 +368,8 @@ NOTIFICATION_KIND_CANCELLED: NotificationKind.ValueType  # 13
 """A supervised task is cancelled. Until it is retried, reassigned, acknowledged or archived."""
 NOTIFICATION_KIND_ORPHANED: NotificationKind.ValueType  # 14
 """The assignee of a supervised task was deleted. Until the task is reassigned or cancelled."""
+NOTIFICATION_KIND_MESSAGES: NotificationKind.ValueType  # 15
+"""There are messages that the agent has not acknowledged. Told by WaitNotification alone: up to 100 at once, each once a run."""
 Global___NotificationKind: _TypeAlias = NotificationKind  # noqa: Y015
 
 class _TaskPart:
@@ -870,15 +874,23 @@ class Notification(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     TASK_FIELD_NUMBER: _builtins.int
     AT_MS_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    MESSAGES_FIELD_NUMBER: _builtins.int
     sequence: _builtins.int
     """Its place in the project's commit order."""
     kind: Global___NotificationKind.ValueType
     """What it tells."""
     at_ms: _builtins.int
     """Since when it stands, Unix milliseconds."""
+    messages: _builtins.int
+    """For messages: how many they are, up to 100."""
     @_builtins.property
     def task(self) -> Global___Task:
         """The task as it stands now, as in a list."""
+
+    @_builtins.property
+    def message(self) -> Global___MessageHead:
+        """For messages: the oldest of them, without its text."""
 
     def __init__(
         self,
@@ -887,14 +899,66 @@ class Notification(_message.Message):
         kind: Global___NotificationKind.ValueType = ...,
         task: Global___Task | None = ...,
         at_ms: _builtins.int = ...,
+        message: Global___MessageHead | None = ...,
+        messages: _builtins.int = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "kind", b"kind", "sequence", b"sequence", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["at_ms", b"at_ms", "kind", b"kind", "message", b"message", "messages", b"messages", "sequence", b"sequence", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Notification: _TypeAlias = Notification  # noqa: Y015
+
+@_typing.final
+class MessageHead(_message.Message):
+    """What is told of a record of MailboxService here; GetRecord shows it whole."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RECORD_ID_FIELD_NUMBER: _builtins.int
+    SENDER_FIELD_NUMBER: _builtins.int
+    RECIPIENT_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    THREAD_ID_FIELD_NUMBER: _builtins.int
+    TEXT_FIELD_NUMBER: _builtins.int
+    ADMITTED_AT_MS_FIELD_NUMBER: _builtins.int
+    record_id: _builtins.str
+    """Its id: inf_, ask_, rep_ or ntc_ and 32 hexadecimal digits."""
+    subject: _builtins.str
+    """What its sender says it is about; else empty."""
+    thread_id: _builtins.str
+    """Its thread; empty for a record without attributes."""
+    text: _builtins.str
+    """The first 160 characters of its text; empty where it is only told that it is there."""
+    admitted_at_ms: _builtins.int
+    """When it was admitted, Unix milliseconds."""
+    @_builtins.property
+    def sender(self) -> _common_pb2.AgentRef:
+        """Who sent it; absent where the host did."""
+
+    @_builtins.property
+    def recipient(self) -> _common_pb2.AgentRef:
+        """Who it is for."""
+
+    def __init__(
+        self,
+        *,
+        record_id: _builtins.str = ...,
+        sender: _common_pb2.AgentRef | None = ...,
+        recipient: _common_pb2.AgentRef | None = ...,
+        subject: _builtins.str = ...,
+        thread_id: _builtins.str = ...,
+        text: _builtins.str = ...,
+        admitted_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["recipient", b"recipient", "sender", b"sender"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["admitted_at_ms", b"admitted_at_ms", "recipient", b"recipient", "record_id", b"record_id", "sender", b"sender", "subject", b"subject", "text", b"text", "thread_id", b"thread_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MessageHead: _TypeAlias = MessageHead  # noqa: Y015
 
 @_typing.final
 class SupervisionEntry(_message.Message):
@@ -906,15 +970,26 @@ class SupervisionEntry(_message.Message):
     ENROLLED_AT_MS_FIELD_NUMBER: _builtins.int
     AGE_MS_FIELD_NUMBER: _builtins.int
     SETTLED_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    REPLY_ID_FIELD_NUMBER: _builtins.int
     enrolled_at_ms: _builtins.int
     """Since when it is supervised, Unix milliseconds."""
     age_ms: _builtins.int
     """For how long its state has stood, milliseconds."""
     settled: _builtins.bool
     """True where its outcome is settled and only has to be acknowledged."""
+    request_id: _builtins.str
+    """For a request that wants a result: ask_...; empty for a task."""
+    reply_id: _builtins.str
+    """For a request that is answered: its reply, to be acknowledged by AcknowledgeRecords."""
     @_builtins.property
     def task(self) -> Global___Task:
-        """The task as it stands now, as in a list."""
+        """The task as it stands now, as in a list. Absent for a request."""
+
+    @_builtins.property
+    def message(self) -> Global___MessageHead:
+        """For a request: what was asked of whom; absent where it was erased with its recipient."""
 
     def __init__(
         self,
@@ -923,10 +998,13 @@ class SupervisionEntry(_message.Message):
         enrolled_at_ms: _builtins.int = ...,
         age_ms: _builtins.int = ...,
         settled: _builtins.bool = ...,
+        request_id: _builtins.str = ...,
+        message: Global___MessageHead | None = ...,
+        reply_id: _builtins.str = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["task", b"task"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "task", b"task"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "enrolled_at_ms", b"enrolled_at_ms", "settled", b"settled", "task", b"task"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["age_ms", b"age_ms", "enrolled_at_ms", b"enrolled_at_ms", "message", b"message", "reply_id", b"reply_id", "request_id", b"request_id", "settled", b"settled", "task", b"task"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

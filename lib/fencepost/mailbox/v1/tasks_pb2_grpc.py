@@ -319,8 +319,8 @@ class TasksServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Ready(self, request, context):
-        """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications that it was not given
-        in this run. Changes nothing: supervision goes on. Agent, coordinator.
+        """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications or unacknowledged
+        messages that it was not told of in this run. Changes nothing: supervision goes on. Agent, coordinator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

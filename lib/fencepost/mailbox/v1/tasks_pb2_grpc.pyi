@@ -84,8 +84,8 @@ class TasksServiceStub:
     GetTaskHistory: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.GetTaskHistoryRequest, _tasks_pb2.GetTaskHistoryResponse]
     """Lists what happened to a task in commit order. Whoever may see it."""
     Ready: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.ReadyRequest, _tasks_pb2.ReadyResponse]
-    """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications that it was not given
-    in this run. Changes nothing: supervision goes on. Agent, coordinator.
+    """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications or unacknowledged
+    messages that it was not told of in this run. Changes nothing: supervision goes on. Agent, coordinator.
     """
     WaitNotification: _grpc.UnaryUnaryMultiCallable[_tasks_pb2.WaitNotificationRequest, _tasks_pb2.WaitNotificationResponse]
     """Waits for the next notification that the caller was not given in this run. It stays until the transition that settles it.
@@ -154,8 +154,8 @@ class TasksServiceAsyncStub(TasksServiceStub):
     GetTaskHistory: _aio.UnaryUnaryMultiCallable[_tasks_pb2.GetTaskHistoryRequest, _tasks_pb2.GetTaskHistoryResponse]  # type: ignore[assignment]
     """Lists what happened to a task in commit order. Whoever may see it."""
     Ready: _aio.UnaryUnaryMultiCallable[_tasks_pb2.ReadyRequest, _tasks_pb2.ReadyResponse]  # type: ignore[assignment]
-    """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications that it was not given
-    in this run. Changes nothing: supervision goes on. Agent, coordinator.
+    """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications or unacknowledged
+    messages that it was not told of in this run. Changes nothing: supervision goes on. Agent, coordinator.
     """
     WaitNotification: _aio.UnaryUnaryMultiCallable[_tasks_pb2.WaitNotificationRequest, _tasks_pb2.WaitNotificationResponse]  # type: ignore[assignment]
     """Waits for the next notification that the caller was not given in this run. It stays until the transition that settles it.
@@ -347,8 +347,8 @@ class TasksServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _tasks_pb2.ReadyRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_tasks_pb2.ReadyResponse, _abc.Awaitable[_tasks_pb2.ReadyResponse]]:
-        """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications that it was not given
-        in this run. Changes nothing: supervision goes on. Agent, coordinator.
+        """Ends the caller's turn where nothing immediate remains: refused while it runs a task or has notifications or unacknowledged
+        messages that it was not told of in this run. Changes nothing: supervision goes on. Agent, coordinator.
         """
 
     @_abc_1.abstractmethod

@@ -287,6 +287,34 @@ INTEGRATION_KIND_CONTAINED: IntegrationKind.ValueType  # 3
 """The branch contained its commit already."""
 Global___IntegrationKind: _TypeAlias = IntegrationKind  # noqa: Y015
 
+class _EvidenceVerdict:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _EvidenceVerdictEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_EvidenceVerdict.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    EVIDENCE_VERDICT_UNSPECIFIED: _EvidenceVerdict.ValueType  # 0
+    """Never sent."""
+    EVIDENCE_VERDICT_VERIFIED: _EvidenceVerdict.ValueType  # 1
+    """It is as reported."""
+    EVIDENCE_VERDICT_MISMATCH: _EvidenceVerdict.ValueType  # 2
+    """It is not as reported."""
+    EVIDENCE_VERDICT_UNAVAILABLE: _EvidenceVerdict.ValueType  # 3
+    """It could not be told; the detail says why."""
+
+class EvidenceVerdict(_EvidenceVerdict, metaclass=_EvidenceVerdictEnumTypeWrapper):
+    """What a check found."""
+
+EVIDENCE_VERDICT_UNSPECIFIED: EvidenceVerdict.ValueType  # 0
+"""Never sent."""
+EVIDENCE_VERDICT_VERIFIED: EvidenceVerdict.ValueType  # 1
+"""It is as reported."""
+EVIDENCE_VERDICT_MISMATCH: EvidenceVerdict.ValueType  # 2
+"""It is not as reported."""
+EVIDENCE_VERDICT_UNAVAILABLE: EvidenceVerdict.ValueType  # 3
+"""It could not be told; the detail says why."""
+Global___EvidenceVerdict: _TypeAlias = EvidenceVerdict  # noqa: Y015
+
 @_typing.final
 class Capability(_message.Message):
     """One capability."""
@@ -1356,3 +1384,93 @@ class IntegrateTaskResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IntegrateTaskResponse: _TypeAlias = IntegrateTaskResponse  # noqa: Y015
+
+@_typing.final
+class VerifyEvidenceRequest(_message.Message):
+    """Evidence to look at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TASK_ID_FIELD_NUMBER: _builtins.int
+    EVIDENCE_IDS_FIELD_NUMBER: _builtins.int
+    task_id: _builtins.str
+    """task_..."""
+    @_builtins.property
+    def evidence_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """evi_..., 1 to 32 pieces of the task."""
+
+    def __init__(
+        self,
+        *,
+        task_id: _builtins.str = ...,
+        evidence_ids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence_ids", b"evidence_ids", "task_id", b"task_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyEvidenceRequest: _TypeAlias = VerifyEvidenceRequest  # noqa: Y015
+
+@_typing.final
+class CheckedEvidence(_message.Message):
+    """A piece of evidence that was looked at."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVIDENCE_ID_FIELD_NUMBER: _builtins.int
+    VERDICT_FIELD_NUMBER: _builtins.int
+    DETAIL_FIELD_NUMBER: _builtins.int
+    CHECKOUT_FIELD_NUMBER: _builtins.int
+    RECORDED_AT_MS_FIELD_NUMBER: _builtins.int
+    evidence_id: _builtins.str
+    """evi_..."""
+    verdict: Global___EvidenceVerdict.ValueType
+    """What was found."""
+    detail: _builtins.str
+    """What was found, for people; at most 512 bytes."""
+    checkout: _builtins.str
+    """The checkout that was read; empty where none was."""
+    recorded_at_ms: _builtins.int
+    """When that was recorded, Unix milliseconds; 0 where it could not be: asking again records it."""
+    def __init__(
+        self,
+        *,
+        evidence_id: _builtins.str = ...,
+        verdict: Global___EvidenceVerdict.ValueType = ...,
+        detail: _builtins.str = ...,
+        checkout: _builtins.str = ...,
+        recorded_at_ms: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["checkout", b"checkout", "detail", b"detail", "evidence_id", b"evidence_id", "recorded_at_ms", b"recorded_at_ms", "verdict", b"verdict"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CheckedEvidence: _TypeAlias = CheckedEvidence  # noqa: Y015
+
+@_typing.final
+class VerifyEvidenceResponse(_message.Message):
+    """What was found."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVIDENCE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def evidence(self) -> _containers.RepeatedCompositeFieldContainer[Global___CheckedEvidence]:
+        """In the order of their reports."""
+
+    def __init__(
+        self,
+        *,
+        evidence: _abc.Iterable[Global___CheckedEvidence] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["evidence", b"evidence"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___VerifyEvidenceResponse: _TypeAlias = VerifyEvidenceResponse  # noqa: Y015

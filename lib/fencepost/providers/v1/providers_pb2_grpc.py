@@ -103,6 +103,11 @@ class ProvidersServiceStub:
                 request_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.SerializeToString,
                 response_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.FromString,
                 _registered_method=True)
+        self.VerifyEvidence = channel.unary_unary(
+                '/fencepost.providers.v1.ProvidersService/VerifyEvidence',
+                request_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceRequest.SerializeToString,
+                response_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceResponse.FromString,
+                _registered_method=True)
 
 
 class ProvidersServiceServicer:
@@ -204,6 +209,14 @@ class ProvidersServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def VerifyEvidence(self, request, context):
+        """Looks at evidence of a task in the assignee's checkout on this machine, and records what was found beside what was reported. Reads
+        64 MiB at most, and never what holds credentials. Issuer, assignee, reviewer, coordinator of the task's project, operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_ProvidersServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -271,6 +284,11 @@ def add_ProvidersServiceServicer_to_server(servicer, server):
                     servicer.IntegrateTask,
                     request_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.FromString,
                     response_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.SerializeToString,
+            ),
+            'VerifyEvidence': grpc.unary_unary_rpc_method_handler(
+                    servicer.VerifyEvidence,
+                    request_deserializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceRequest.FromString,
+                    response_serializer=fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -628,6 +646,33 @@ class ProvidersService:
             '/fencepost.providers.v1.ProvidersService/IntegrateTask',
             fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskRequest.SerializeToString,
             fencepost_dot_providers_dot_v1_dot_providers__pb2.IntegrateTaskResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def VerifyEvidence(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.providers.v1.ProvidersService/VerifyEvidence',
+            fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceRequest.SerializeToString,
+            fencepost_dot_providers_dot_v1_dot_providers__pb2.VerifyEvidenceResponse.FromString,
             options,
             channel_credentials,
             insecure,

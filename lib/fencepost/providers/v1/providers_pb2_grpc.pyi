@@ -65,6 +65,10 @@ class ProvidersServiceStub:
     """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
     commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
     """
+    VerifyEvidence: _grpc.UnaryUnaryMultiCallable[_providers_pb2.VerifyEvidenceRequest, _providers_pb2.VerifyEvidenceResponse]
+    """Looks at evidence of a task in the assignee's checkout on this machine, and records what was found beside what was reported. Reads
+    64 MiB at most, and never what holds credentials. Issuer, assignee, reviewer, coordinator of the task's project, operator.
+    """
 
 @_typing.type_check_only
 class ProvidersServiceAsyncStub(ProvidersServiceStub):
@@ -102,6 +106,10 @@ class ProvidersServiceAsyncStub(ProvidersServiceStub):
     IntegrateTask: _aio.UnaryUnaryMultiCallable[_providers_pb2.IntegrateTaskRequest, _providers_pb2.IntegrateTaskResponse]  # type: ignore[assignment]
     """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
     commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+    """
+    VerifyEvidence: _aio.UnaryUnaryMultiCallable[_providers_pb2.VerifyEvidenceRequest, _providers_pb2.VerifyEvidenceResponse]  # type: ignore[assignment]
+    """Looks at evidence of a task in the assignee's checkout on this machine, and records what was found beside what was reported. Reads
+    64 MiB at most, and never what holds credentials. Issuer, assignee, reviewer, coordinator of the task's project, operator.
     """
 
 class ProvidersServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -215,6 +223,16 @@ class ProvidersServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_providers_pb2.IntegrateTaskResponse, _abc.Awaitable[_providers_pb2.IntegrateTaskResponse]]:
         """Merges the commit of accepted work into the project's main checkout on this machine, all or nothing, and records that; without a
         commit it records only. Conflicts are refused with their files, and the task stays accepted. Coordinator of the task's project.
+        """
+
+    @_abc_1.abstractmethod
+    def VerifyEvidence(
+        self,
+        request: _providers_pb2.VerifyEvidenceRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_providers_pb2.VerifyEvidenceResponse, _abc.Awaitable[_providers_pb2.VerifyEvidenceResponse]]:
+        """Looks at evidence of a task in the assignee's checkout on this machine, and records what was found beside what was reported. Reads
+        64 MiB at most, and never what holds credentials. Issuer, assignee, reviewer, coordinator of the task's project, operator.
         """
 
 def add_ProvidersServiceServicer_to_server(servicer: ProvidersServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -11,6 +11,8 @@ from fencepost_mailbox.domain.values import PAGE_BODY_BYTES_MAX, PAGE_BYTES_MAX,
 
 # What a record costs beside its body in the widest JSON form that a client is given: ids, names, states, times.
 RECORD_OVERHEAD_BYTES: Final = 640
+# What the ids and names of attributes add to that.
+ATTRIBUTES_OVERHEAD_BYTES: Final = 240
 # Any number of so many digits is one that a database has room for.
 PAGE_TOKEN_DIGITS_MAX: Final = 18
 
@@ -75,6 +77,8 @@ def fitting(candidates: Sequence[Record], *, limit: int, page_bytes: int) -> int
     for count, record in enumerate(candidates[:limit]):
         bodies += len(record.body)
         total += RECORD_OVERHEAD_BYTES + json_bytes(record.body)
+        if record.attributes is not None:
+            total += ATTRIBUTES_OVERHEAD_BYTES + json_bytes(record.attributes.subject.encode("utf-8"))
         if count and (bodies > PAGE_BODY_BYTES_MAX or total > page_bytes):
             return count
     return min(len(candidates), limit)

@@ -6,7 +6,16 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost_mailbox.domain import delivery, inbox
-from fencepost_mailbox.domain.values import WORK, Answer, Completion, Kind, Origin, Record, ReplyStatus
+from fencepost_mailbox.domain.values import (
+    WORK,
+    Answer,
+    Attributes,
+    Completion,
+    Kind,
+    Origin,
+    Record,
+    ReplyStatus,
+)
 
 
 def new_record(
@@ -24,6 +33,7 @@ def new_record(
     status: ReplyStatus = ReplyStatus.NONE,
     completion: Completion = Completion.NONE,
     hops: int = 0,
+    attributes: Attributes | None = None,
 ) -> Record:
     """Return a record that has just been admitted."""
     state = delivery.admitted(kind)
@@ -51,6 +61,7 @@ def new_record(
         claim_generation=0,
         releases=0,
         hops=hops,
+        attributes=attributes,
     )
 
 

@@ -164,6 +164,24 @@ class HopLimit(MailboxRefusal):
     reason = "hop_limit"
 
 
+class InvalidAttributes(MailboxRefusal):
+    """A subject is too long or has several lines, or reply_to belongs to another thread than the one named."""
+
+    reason = "invalid_attributes"
+
+
+class InvalidQuery(MailboxRefusal):
+    """What is searched for has no word, or is too much."""
+
+    reason = "invalid_query"
+
+
+class NotShown(MailboxRefusal):
+    """The record was not shown to its recipient yet, so it cannot be acknowledged."""
+
+    reason = "not_shown"
+
+
 class InvalidState(MailboxRefusal):
     """The event is not possible from the state the record is in."""
 

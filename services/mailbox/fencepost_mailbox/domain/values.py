@@ -38,6 +38,8 @@ PUBLISHED_ROWS_MAX: Final = 100
 HOPS_MAX: Final = 16
 NOTE_BYTES_MAX: Final = 4096
 OWNERS_MAX: Final = 500
+# Of a subject, which is one line.
+SUBJECT_BYTES_MAX: Final = 256
 
 
 class Kind(enum.IntEnum):
@@ -180,6 +182,20 @@ class Reader(enum.IntEnum):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Attributes:
+    """What a sender said of a record besides its text. It never changes.
+
+    `thread` is the id of the record that began the thread: the record's own where it began one.
+    """
+
+    thread: bytes
+    subject: str = ""
+    reply_to: bytes | None = None
+    reply_to_kind: Kind | None = None
+    task_id: bytes | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Record:
     """A record as it is stored."""
 
@@ -206,6 +222,8 @@ class Record:
     releases: int
     # Requests of other agents that led to this one.
     hops: int = 0
+    # None for nearly every record: what a plain message does not have costs it nothing.
+    attributes: Attributes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -23,6 +23,7 @@ from fencepost_mailbox.store.context.protocol import ContextQueries, ContextTran
 from fencepost_mailbox.store.evidence.protocol import EvidenceQueries, EvidenceTransaction
 from fencepost_mailbox.store.files.protocol import FileQueries, FileTransaction
 from fencepost_mailbox.store.tasks.protocol import TaskQueries, TaskTransaction
+from fencepost_mailbox.store.threads.protocol import ThreadQueries, ThreadTransaction
 
 T = TypeVar("T")
 TCo = TypeVar("TCo", covariant=True)
@@ -90,6 +91,11 @@ class Queries(Protocol):
         ...
 
     @property
+    def threads(self) -> ThreadQueries:
+        """What can be asked of threads and of words in records."""
+        ...
+
+    @property
     def evidence(self) -> EvidenceQueries:
         """What can be asked of evidence."""
         ...
@@ -112,6 +118,10 @@ class Queries(Protocol):
 
     def count_fresh(self, recipient: bytes, at_most: int) -> int:
         """Count what receive without a cursor would show, up to `at_most`."""
+        ...
+
+    def fresh_behind(self, recipient: bytes, after: int, limit: int) -> list[int]:
+        """Return positions above `after` of what receive without a cursor would show, in order."""
         ...
 
     def open_requests(self, recipient: bytes, limit: int) -> list[Record]:
@@ -238,6 +248,11 @@ class Transaction(Queries, Protocol):
     @property
     def files(self) -> FileTransaction:
         """What an operation may write of file reservations."""
+        ...
+
+    @property
+    def threads(self) -> ThreadTransaction:
+        """What an operation may write of the index of words. Attributes are written and erased with their record."""
         ...
 
     @property

@@ -47,6 +47,7 @@ from fencepost_mailbox.store.protocol import (
     Queries,
 )
 from fencepost_mailbox.store.tasks.sqlite import SqliteTaskQueries, SqliteTaskTransaction
+from fencepost_mailbox.store.threads.sqlite import SqliteThreadQueries, SqliteThreadTransaction
 
 T = TypeVar("T")
 FLOORS_CACHED_MAX: Final = 10_000
@@ -61,11 +62,13 @@ _ORIGIN: Final = {int(member): member for member in Origin}
 _COMPLETION: Final = {int(member): member for member in Completion}
 _DELIVERY: Final = {int(member): member for member in Delivery}
 _ANSWER: Final = {int(member): member for member in Answer}
+# The column that tells whether a record has attributes.
+_ATTRIBUTED: Final = 22
 _INBOX: Final = {int(member): member for member in Inbox}
 
 
 def record_from_row(row: tuple[Any, ...]) -> Record:
-    """Return the record of a whole row, columns in the order of the table."""
+    """Return the record of a whole row without its attributes, columns in the order of the table."""
     return Record(
         sequence=row[0],
         record_id=row[1],
@@ -120,6 +123,7 @@ def record_row(record: Record) -> tuple[Any, ...]:
         record.releases,
         record.body,
         record.hops,
+        int(record.attributes is not None),
     )
 
 
@@ -241,6 +245,11 @@ class SqliteQueries:
         self._context = SqliteContextQueries(cursor)
         self._files = SqliteFileQueries(cursor)
         self._evidence = SqliteEvidenceQueries(cursor)
+        self._threads = SqliteThreadQueries(cursor, self._record)
+
+    def _record(self, row: tuple[Any, ...]) -> Record:
+        record = record_from_row(row)
+        return self._threads.whole(record) if row[_ATTRIBUTED] else record
 
     @property
     def tasks(self) -> SqliteTaskQueries:
@@ -256,6 +265,11 @@ class SqliteQueries:
     def files(self) -> SqliteFileQueries:
         """See Queries."""
         return self._files
+
+    @property
+    def threads(self) -> SqliteThreadQueries:
+        """See Queries."""
+        return self._threads
 
     @property
     def evidence(self) -> SqliteEvidenceQueries:
@@ -290,14 +304,14 @@ class SqliteQueries:
     def record(self, record_id: bytes) -> Record | None:
         """See Queries."""
         row = self._one(sql.RECORD_BY_ID, record_id=record_id)
-        return None if row is None else record_from_row(row)
+        return None if row is None else self._record(row)
 
     def page(self, recipient: bytes, places: Sequence[Inbox], after: int, limit: int) -> list[Record]:
         """See Queries. One range of the inbox index a place, merged by position."""
         with self.snapshot():
             ranges = [
                 [
-                    record_from_row(row)
+                    self._record(row)
                     for row in self._all(sql.PAGE, recipient=recipient, inbox=place, after=after, limit=limit)
                 ]
                 for place in places
@@ -312,16 +326,20 @@ class SqliteQueries:
         """See Queries."""
         return len(self._all(sql.FRESH_POSITIONS, recipient=recipient, limit=at_most))
 
+    def fresh_behind(self, recipient: bytes, after: int, limit: int) -> list[int]:
+        """See Queries."""
+        return [row[0] for row in self._all(sql.FRESH_BEHIND, recipient=recipient, after=after, limit=limit)]
+
     def open_requests(self, recipient: bytes, limit: int) -> list[Record]:
         """See Queries."""
-        return [record_from_row(row) for row in self._all(sql.OPEN_REQUESTS, recipient=recipient, limit=limit)]
+        return [self._record(row) for row in self._all(sql.OPEN_REQUESTS, recipient=recipient, limit=limit)]
 
     def received(self, recipient: bytes, before: int, limit: int) -> list[Record]:
         """See Queries."""
         with self.snapshot():
             ranges = [
                 [
-                    record_from_row(row)
+                    self._record(row)
                     for row in self._all(sql.RECEIVED, recipient=recipient, inbox=place, before=before, limit=limit)
                 ]
                 for place in Inbox
@@ -331,7 +349,7 @@ class SqliteQueries:
     def sent(self, sender: bytes, before: int, limit: int, *, besides: bytes) -> list[Record]:
         """See Queries."""
         rows = self._all(sql.SENT, sender=sender, before=before, limit=limit, besides=besides)
-        return [record_from_row(row) for row in rows]
+        return [self._record(row) for row in rows]
 
     def facts(self, record_id: bytes, limit: int) -> list[Fact]:
         """See Queries."""
@@ -344,7 +362,7 @@ class SqliteQueries:
 
     def admissions(self, after: int, limit: int) -> list[Record]:
         """See Queries."""
-        return [record_from_row(row) for row in self._all(sql.ADMISSIONS, after=after, limit=limit)]
+        return [self._record(row) for row in self._all(sql.ADMISSIONS, after=after, limit=limit)]
 
     def facts_behind(self, after: int, limit: int) -> list[Fact]:
         """See Queries."""
@@ -492,6 +510,7 @@ class SqliteTransaction(SqliteQueries):
         self._task_transaction = SqliteTaskTransaction(cursor)
         self._context_transaction = SqliteContextTransaction(cursor)
         self._file_transaction = SqliteFileTransaction(cursor)
+        self._thread_transaction = SqliteThreadTransaction(cursor, self._record)
         self._evidence_transaction = SqliteEvidenceTransaction(cursor)
 
     @property
@@ -508,6 +527,11 @@ class SqliteTransaction(SqliteQueries):
     def files(self) -> SqliteFileTransaction:
         """See Transaction."""
         return self._file_transaction
+
+    @property
+    def threads(self) -> SqliteThreadTransaction:
+        """See Transaction."""
+        return self._thread_transaction
 
     @property
     def evidence(self) -> SqliteEvidenceTransaction:
@@ -593,11 +617,11 @@ class SqliteTransaction(SqliteQueries):
 
     def open_of_recipient(self, recipient: bytes, limit: int) -> list[Record]:
         """See Transaction."""
-        return [record_from_row(row) for row in self._all(sql.OPEN_OF_RECIPIENT, recipient=recipient, limit=limit)]
+        return [self._record(row) for row in self._all(sql.OPEN_OF_RECIPIENT, recipient=recipient, limit=limit)]
 
     def open_of_sender(self, sender: bytes, limit: int) -> list[Record]:
         """See Transaction."""
-        return [record_from_row(row) for row in self._all(sql.OPEN_OF_SENDER, sender=sender, limit=limit)]
+        return [self._record(row) for row in self._all(sql.OPEN_OF_SENDER, sender=sender, limit=limit)]
 
     def erase_received(self, recipient: bytes, limit: int) -> int:
         """See Transaction."""
@@ -606,6 +630,7 @@ class SqliteTransaction(SqliteQueries):
             self._cursor.execute(sql.ERASE_FACTS, {"record_id": record_id})
             self._cursor.execute(sql.ERASE_BINDINGS, {"record_id": record_id})
             self._cursor.execute(sql.ERASE_CLAIMS, {"record_id": record_id})
+            self._thread_transaction.erase(sequence)
             self._guarded(sql.ERASE_RECORD, sequence=sequence)
         return len(found)
 
@@ -662,6 +687,8 @@ class SqliteTransaction(SqliteQueries):
             self._records.append(record_row(record))
         else:
             self._cursor.execute(sql.INSERT_RECORD, record_row(record))
+        if record.attributes is not None:
+            self._thread_transaction.insert(record, record.attributes)
 
     def move(self, before: Record, after: Record) -> None:
         """See Transaction."""
@@ -695,17 +722,17 @@ class SqliteTransaction(SqliteQueries):
     def oldest_pending_request(self, recipient: bytes) -> Record | None:
         """See Transaction."""
         row = self._one(sql.OLDEST_PENDING, recipient=recipient)
-        return None if row is None else record_from_row(row)
+        return None if row is None else self._record(row)
 
     def oldest_stored_context(self, recipient: bytes, high_water: int) -> Record | None:
         """See Transaction."""
         row = self._one(sql.OLDEST_STORED, recipient=recipient, high_water=high_water or _ANY_POSITION)
-        return None if row is None else record_from_row(row)
+        return None if row is None else self._record(row)
 
     def acknowledgeable(self, recipient: bytes, up_to: int, limit: int) -> list[Record]:
         """See Transaction."""
         rows = self._all(sql.ACKNOWLEDGEABLE, recipient=recipient, up_to=up_to, limit=limit)
-        return [record_from_row(row) for row in rows]
+        return [self._record(row) for row in rows]
 
     def insert_claim(self, claim: Claim) -> None:
         """See Transaction."""

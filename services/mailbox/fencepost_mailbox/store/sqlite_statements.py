@@ -6,35 +6,43 @@ RECORD_BY_ID: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.record_id = :record_id"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.record_id = :record_id"""
 PAGE: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.inbox = :inbox AND record.position > :after ORDER BY record.position LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.inbox = :inbox AND record.position > :after ORDER BY record.position LIMIT
+:limit OFFSET 0"""
 HAS_FRESH: Final = """\
 SELECT 1 FROM record WHERE record.recipient = :recipient AND record.inbox = 0 LIMIT 1 OFFSET 0"""
 FRESH_POSITIONS: Final = """\
 SELECT record.position FROM record WHERE record.recipient = :recipient AND record.inbox = 0 LIMIT :limit OFFSET 0"""
+FRESH_BEHIND: Final = """\
+SELECT record.position FROM record WHERE record.recipient = :recipient AND record.inbox = 0 AND record.position >
+:after ORDER BY record.position LIMIT :limit OFFSET 0"""
 OPEN_REQUESTS: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.answer = 1 AND record.delivery != 1 AND record.kind = 2 ORDER BY record.position LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.answer = 1 AND record.delivery != 1 AND record.kind = 2 ORDER BY
+record.position LIMIT :limit OFFSET 0"""
 RECEIVED: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.inbox = :inbox AND record.position < :before ORDER BY record.position DESC LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.inbox = :inbox AND record.position < :before ORDER BY record.position DESC
+LIMIT :limit OFFSET 0"""
 SENT: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.sender = :sender AND
-record.sequence < :before AND record.recipient != :besides ORDER BY record.sequence DESC LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.sender = :sender AND record.sequence < :before AND record.recipient != :besides ORDER BY record.sequence DESC
+LIMIT :limit OFFSET 0"""
 FACTS: Final = """\
 SELECT fact.sequence, fact.record_id, fact.fact, fact.at_ms, fact.generation, fact.evidence FROM fact WHERE
 fact.record_id = :record_id ORDER BY fact.sequence DESC LIMIT :limit OFFSET 0"""
@@ -44,8 +52,8 @@ ADMISSIONS: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.sequence > :after ORDER
-BY record.sequence LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.sequence > :after ORDER BY record.sequence LIMIT :limit OFFSET 0"""
 FACTS_BEHIND: Final = """\
 SELECT fact.sequence, fact.record_id, fact.fact, fact.at_ms, fact.generation, fact.evidence FROM fact WHERE
 fact.sequence > :after ORDER BY fact.sequence LIMIT :limit OFFSET 0"""
@@ -70,21 +78,22 @@ OLDEST_PENDING: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.answer = 1 AND record.delivery = 1 AND record.kind != 6 ORDER BY record.position LIMIT 1 OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.answer = 1 AND record.delivery = 1 AND record.kind != 6 ORDER BY
+record.position LIMIT 1 OFFSET 0"""
 OLDEST_STORED: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.inbox = 0 AND record.delivery = 7 AND record.position <= :high_water ORDER BY record.position LIMIT 1
-OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.inbox = 0 AND record.delivery = 7 AND record.position <= :high_water ORDER
+BY record.position LIMIT 1 OFFSET 0"""
 OPEN_WAKES: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.answer = 1 AND record.kind = 6"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.answer = 1 AND record.kind = 6"""
 REWORD: Final = """\
 UPDATE record SET body=:body WHERE record.sequence = :was_sequence AND record.delivery = 1 AND record.kind = 6"""
 NEXT_RECIPIENT: Final = """\
@@ -93,19 +102,19 @@ ACKNOWLEDGEABLE: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.position <= :up_to AND record.acknowledged = 0 AND (record.exposed = 1 OR record.delivery IN (9, 4))
-ORDER BY record.position LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.position <= :up_to AND record.acknowledged = 0 AND (record.exposed = 1 OR
+record.delivery IN (9, 4)) ORDER BY record.position LIMIT :limit OFFSET 0"""
 INSERT_RECORD: Final = """\
 INSERT INTO record (sequence, record_id, kind, project_id, sender, recipient, parent_id, status, origin, completion,
 admitted_at_ms, delivery, answer, exposed, acknowledged, inbox, position, claim_token, claim_generation, releases,
-body, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+body, hops, attributed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEY: Final = """\
 INSERT INTO idempotency (caller, operation, "key", fingerprint, record_id, created_at_ms) VALUES (?, ?, ?, ?, ?, ?)"""
 INSERT_RECORDS: Final = """\
 INSERT OR ROLLBACK INTO record (sequence, record_id, kind, project_id, sender, recipient, parent_id, status, origin,
 completion, admitted_at_ms, delivery, answer, exposed, acknowledged, inbox, position, claim_token, claim_generation,
-releases, body, hops) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
+releases, body, hops, attributed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"""
 INSERT_KEYS: Final = """\
 INSERT OR ROLLBACK INTO idempotency (caller, operation, "key", fingerprint, record_id, created_at_ms) VALUES (?, ?,
 ?, ?, ?, ?)"""
@@ -259,14 +268,14 @@ OPEN_OF_RECIPIENT: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record WHERE record.recipient = :recipient
-AND record.answer = 1 ORDER BY record.position LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
+record.recipient = :recipient AND record.answer = 1 ORDER BY record.position LIMIT :limit OFFSET 0"""
 OPEN_OF_SENDER: Final = """\
 SELECT record.sequence, record.record_id, record.kind, record.project_id, record.sender, record.recipient,
 record.parent_id, record.status, record.origin, record.completion, record.admitted_at_ms, record.delivery,
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
-record.claim_generation, record.releases, record.body, record.hops FROM record INDEXED BY record_open WHERE
-record.sender = :sender AND record.answer = 1 LIMIT :limit OFFSET 0"""
+record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record INDEXED BY
+record_open WHERE record.sender = :sender AND record.answer = 1 LIMIT :limit OFFSET 0"""
 RECEIVED_IDS: Final = """\
 SELECT record.sequence, record.record_id FROM record WHERE record.recipient = :recipient LIMIT :limit OFFSET 0"""
 ERASE_FACTS: Final = """\

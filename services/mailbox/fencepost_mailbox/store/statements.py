@@ -58,6 +58,13 @@ FRESH_POSITIONS = _sqlite(
     .limit(bindparam("limit"))
     .offset(_ZERO)
 )
+FRESH_BEHIND = _sqlite(
+    select(R.position)
+    .where(R.recipient == bindparam("recipient"), R.inbox == _const(Inbox.FRESH), R.position > bindparam("after"))
+    .order_by(R.position)
+    .limit(bindparam("limit"))
+    .offset(_ZERO)
+)
 OPEN_REQUESTS = _sqlite(
     select(RECORD)
     .where(

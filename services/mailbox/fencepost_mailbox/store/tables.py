@@ -85,8 +85,9 @@ class RecordRow(SQLModel, table=True):
     claim_generation: int
     releases: int
     body: bytes
-    # Behind the body because it came later.
+    # Behind the body because they came later.
     hops: int
+    attributed: int
 
 
 class IdempotencyRow(SQLModel, table=True):

@@ -11,10 +11,12 @@ from fencepost_mailbox.domain.hops import check_hops
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import new_record
 from fencepost_mailbox.domain.refusals import AgentDeleted, SelfRequest
+from fencepost_mailbox.domain.tasks.values import Supervised
 from fencepost_mailbox.domain.texts import check_body
-from fencepost_mailbox.domain.values import Agent, Completion, Kind, Operation, Origin, Record
-from fencepost_mailbox.store.protocol import Applied, Queries, Transaction
+from fencepost_mailbox.domain.values import Agent, Attributes, Completion, Kind, Operation, Origin, Record
+from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Queries, Transaction
 from fencepost_mailbox.usecases.ports import Ports, Readership, agent_of, fence, readership
+from fencepost_mailbox.usecases.threads.attach import Attached, attach
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,6 +38,8 @@ class Command:
     body: str
     key: str
     completion: Completion
+    attached: Attached | None = None
+    supervised: bool = False
 
     @property
     def operation(self) -> Operation:
@@ -49,7 +53,12 @@ class Command:
             InvalidMessage: the body cannot be stored.
         """
         target = self.target.encode("utf-8", "replace")
-        return fingerprint(bytes([self.kind, self.completion]), target, check_body(self.body))
+        parts = [bytes([self.kind, self.completion]), target, check_body(self.body)]
+        if self.attached is not None:
+            parts += self.attached.parts()
+        if self.supervised:
+            parts.append(b"supervised")
+        return fingerprint(*parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,9 +77,11 @@ class Admission:
     content: bytes
     record_id: bytes
     now_ms: int
+    attributes: Attributes | None = None
+    supervised: bool = False
 
     def apply(self, tx: Transaction) -> Applied[tuple[Record, bool]]:
-        """Write the record and its key, or return what the key stands for.
+        """Write the record, its key and its entry in the sender's supervision set, or return what the key stands for.
 
         Raises:
             AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled, HopLimit: nothing is written.
@@ -100,10 +111,24 @@ class Admission:
             origin=Origin.AGENT,
             completion=self.completion,
             hops=check_hops(tx.most_hops(self.sender)) if self.kind is Kind.REQUEST else 0,
+            attributes=self.attributes,
         )
         tx.insert(record)
+        if self.supervised:
+            enrol(tx, record)
         concerned = (self.recipient, *woken)
         return Applied(value=(record, False), wakes=concerned, work=concerned)
+
+
+def enrol(tx: Transaction, request: Record) -> None:
+    """Put a request into its sender's supervision set, in the transaction that stores it (T081)."""
+    if request.sender is None:
+        raise InvariantBroken("only what an agent asked is supervised")
+    tx.tasks.enrol(
+        Supervised(
+            agent=request.sender, task_id=request.record_id, sequence=request.sequence, at_ms=request.admitted_at_ms
+        )
+    )
 
 
 def existing(queries: Queries, record_id: bytes) -> Record:
@@ -145,17 +170,21 @@ class Admit:
         """Store the record and return its receipt, which is given only once the record is on disk.
 
         Raises:
-            InvalidMessage, InvalidIdempotencyKey, InvalidTarget, NotFound, SelfRequest: the call cannot be carried out.
+            InvalidMessage, InvalidIdempotencyKey, InvalidTarget, InvalidAttributes, NotFound, SelfRequest: the call
+                cannot be carried out.
             AgentDeleted, StaleGeneration, IdempotencyConflict, KeyCancelled, HopLimit: see Admission.
             DependencyDown, DirectoryStale: the target cannot be resolved now; nothing was written, may be resent.
         """
         ports = self._ports
         sender, project_id = agent_of(caller)
-        key, content = check_key(command.key), command.content()
+        key, content, record_id = check_key(command.key), command.content(), ports.mint.new()
+        attributes = None
         try:
             recipient = await ports.directory.resolve(project_id, command.target)
+            if command.attached is not None:
+                attributes = attach(ports, caller, command.attached, record_id)
         except Refusal:
-            # The target may have been renamed since: what the key stands for counts first.
+            # The target may have been renamed since, a thread erased: what the key stands for counts first.
             row = ports.store.read.key(sender, command.operation, key)
             if row is None:
                 raise
@@ -177,8 +206,10 @@ class Admit:
                 operation=command.operation,
                 key=key,
                 content=content,
-                record_id=ports.mint.new(),
+                record_id=record_id,
                 now_ms=ports.clock.now_ms(),
+                attributes=attributes,
+                supervised=command.supervised,
             )
         )
         return receipt(ports, record, duplicate=duplicate, resolved=recipient)

@@ -24,6 +24,7 @@ from fencepost_mailbox.domain.deletion import (
     wants_notice,
 )
 from fencepost_mailbox.domain.records import evolve, new_record
+from fencepost_mailbox.domain.threads.attributes import of_answer
 from fencepost_mailbox.domain.values import FactKind, Kind, Origin, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.claim import answer_by_host, note
@@ -75,6 +76,7 @@ class Settling:
                 now_ms=self.now_ms,
                 origin=Origin.HOST,
                 parent_id=request.record_id,
+                attributes=of_answer(request),
             )
             tx.insert(notice)
         return request.recipient

@@ -21,6 +21,8 @@ from fencepost_mailbox.store.protocol import InvariantBroken, Store, Transaction
 from fencepost_mailbox.usecases.tasks.steps import lose_attempt
 from fencepost_mailbox.usecases.tasks.waking import rest_after
 
+# Scope of the operator's keys. Not the credential, which is replaced now and then; no agent has an id of this length.
+OPERATOR: Final = b"operator"
 _SUPERSEDED: Final = "a later life of the agent began while the claim stood"
 
 
@@ -144,6 +146,11 @@ def agent_of(caller: Caller) -> tuple[bytes, bytes]:
     assert caller.agent_id is not None, "the rule of this method admits agents only"
     assert caller.project_id is not None, "an agent has a project"
     return caller.agent_id, caller.project_id
+
+
+def may_see(caller: Caller, record: Record) -> bool:
+    """Tell whether the caller sent the record, was sent it, or is no agent: the rule of a method lets in who may."""
+    return caller.agent_id is None or caller.agent_id in (record.sender, record.recipient)
 
 
 def check_may_read(ports: Ports, caller: Caller, record: Record | None, kind: Kind | None = None) -> Record:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import Refusal
@@ -14,10 +13,7 @@ from fencepost_mailbox.domain.texts import check_body
 from fencepost_mailbox.domain.values import Completion, Kind, Operation, Origin, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
 from fencepost_mailbox.usecases.admit import Receipt, existing, receipt
-from fencepost_mailbox.usecases.ports import Ports
-
-# Scope of the operator's keys. Not the credential, which is replaced now and then; no agent has an id of this length.
-OPERATOR: Final = b"operator"
+from fencepost_mailbox.usecases.ports import OPERATOR, Ports
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -64,6 +64,24 @@ class Page:
     open_requests: Sequence[Record]
 
 
+def acknowledge(tx: Transaction, record: Record, *, generation: int, evidence: str, now_ms: int) -> None:
+    """Acknowledge a record that its recipient was shown. A result takes its request out of the supervision set."""
+    assert acknowledgeable(delivery=record.delivery, exposed=record.exposed), "only what was shown"
+    tx.move(record, evolve(record, acknowledged=True))
+    tx.add_fact(
+        Fact(
+            sequence=tx.next_sequence(record.project_id),
+            record_id=record.record_id,
+            fact=FactKind.ACKNOWLEDGED,
+            at_ms=now_ms,
+            generation=generation,
+            evidence=evidence,
+        )
+    )
+    if record.kind is Kind.REPLY and record.parent_id is not None:
+        tx.tasks.leave(record.recipient, record.parent_id)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Acknowledging:
     """Acknowledge what was shown up to a position, in bounded steps.
@@ -85,17 +103,8 @@ class Acknowledging:
         woken = fence(tx, self.recipient, self.generation, self.now_ms)
         records = tx.acknowledgeable(self.recipient, self.up_to, ACKNOWLEDGED_ROWS_MAX)
         for record in records:
-            assert acknowledgeable(delivery=record.delivery, exposed=record.exposed), "only what was shown"
-            tx.move(record, evolve(record, acknowledged=True))
-            tx.add_fact(
-                Fact(
-                    sequence=tx.next_sequence(record.project_id),
-                    record_id=record.record_id,
-                    fact=FactKind.ACKNOWLEDGED,
-                    at_ms=self.now_ms,
-                    generation=self.generation,
-                    evidence="ack_cursor of the recipient",
-                )
+            acknowledge(
+                tx, record, generation=self.generation, evidence="ack_cursor of the recipient", now_ms=self.now_ms
             )
         return Applied(value=len(records) == ACKNOWLEDGED_ROWS_MAX, wakes=woken, work=woken)
 

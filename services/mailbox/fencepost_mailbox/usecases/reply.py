@@ -10,6 +10,7 @@ from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_r
 from fencepost_mailbox.domain.records import evolve, new_record
 from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.texts import check_body
+from fencepost_mailbox.domain.threads.attributes import of_answer
 from fencepost_mailbox.domain.values import Fact, FactKind, Kind, Operation, Origin, Record, ReplyStatus
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transaction
 from fencepost_mailbox.usecases.admit import Receipt, existing, receipt
@@ -146,6 +147,7 @@ def write_answer(
             origin=origin,
             parent_id=request.record_id,
             status=status,
+            attributes=of_answer(request),
         )
         tx.insert(reply)
     tx.add_fact(

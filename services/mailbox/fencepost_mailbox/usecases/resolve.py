@@ -16,9 +16,9 @@ from fencepost_mailbox.domain.records import new_record
 from fencepost_mailbox.domain.texts import check_note, record_id_text
 from fencepost_mailbox.domain.values import FactKind, Kind, Operation, Origin, Record
 from fencepost_mailbox.store.protocol import Applied, Transaction
+from fencepost_mailbox.usecases.admit import enrol
 from fencepost_mailbox.usecases.claim import asked_by, id_of
-from fencepost_mailbox.usecases.ports import Ports
-from fencepost_mailbox.usecases.prompt import OPERATOR
+from fencepost_mailbox.usecases.ports import OPERATOR, Ports
 from fencepost_mailbox.usecases.reply import write_answer
 
 
@@ -102,7 +102,10 @@ class Resolving:
             evidence=f"the operator: {self.resolution.name.lower()}{f', stored again as {new}' if anew else ''}",
         )
         if anew:
-            tx.insert(self._again(tx, work))
+            again = self._again(tx, work)
+            tx.insert(again)
+            if work.sender is not None and tx.tasks.entry(work.sender, work.record_id) is not None:
+                enrol(tx, again)
         asked = asked_by(work)
         concerned = (*asked, work.recipient)
         return Applied(
@@ -129,6 +132,7 @@ class Resolving:
             origin=work.origin,
             completion=work.completion,
             hops=work.hops,
+            attributes=work.attributes,
         )
 
 

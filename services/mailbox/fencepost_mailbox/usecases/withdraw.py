@@ -43,6 +43,8 @@ class Withdrawing:
             evidence="taken back by its sender before anybody was shown it",
             now_ms=self.now_ms,
         )
+        # Its sender has handled it by that.
+        tx.tasks.leave(self.caller, self.request_id)
         return Applied(value=False, wakes=woken, work=woken)
 
 

@@ -7,7 +7,18 @@ import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fencepost.client import Budgets, Channels, Contexts, Files, Identity, Mailbox, Providers, Sessions, Tasks
+from fencepost.client import (
+    Budgets,
+    Channels,
+    Contexts,
+    Evidences,
+    Files,
+    Identity,
+    Mailbox,
+    Providers,
+    Sessions,
+    Tasks,
+)
 from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
 from fencepost.mcp import profiles
 from fencepost.mcp.registry import Menu, menu
@@ -40,6 +51,7 @@ class Caller:
         self.tasks: Final = Tasks(channels, hello.token, budgets=BUDGETS)
         self.settling_tasks: Final = Tasks(channels, hello.token, budgets=SETTLE_BUDGETS)
         self.contexts: Final = Contexts(channels, hello.token, budgets=BUDGETS)
+        self.evidence: Final = Evidences(channels, hello.token, budgets=BUDGETS)
         self.files: Final = Files(channels, hello.token, budgets=BUDGETS)
         self._stored = stored
         self._channels = channels

@@ -57,6 +57,8 @@ class TaskFacts:
     version: int
     assignee_id: str
     archived: bool = False
+    issuer_id: str = ""
+    reviewer_id: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -151,10 +151,24 @@ class LineSplitter:
         self._on_line(line)
 
 
+class RawOutput:
+    """Passes bytes on as they come."""
+
+    def __init__(self, on_bytes: Callable[[bytes], None]) -> None:
+        self._on_bytes = on_bytes
+
+    def feed(self, data: bytes) -> None:
+        """Pass them on."""
+        self._on_bytes(data)
+
+    def close(self) -> None:
+        """Nothing is kept."""
+
+
 class _Pipes(asyncio.SubprocessProtocol):
     """Takes what comes from the child: its output, and that its guard has ended."""
 
-    def __init__(self, outputs: Mapping[int, LineSplitter]) -> None:
+    def __init__(self, outputs: Mapping[int, LineSplitter | RawOutput]) -> None:
         loop = asyncio.get_running_loop()
         self._outputs = outputs
         self.closed: Final[dict[int, asyncio.Future[None]]] = {number: loop.create_future() for number in outputs}
@@ -234,12 +248,15 @@ class _Status:
 class Child:
     """A started program. Only start() makes one; whoever starts it awaits stop(), also where it has ended by itself."""
 
-    def __init__(self, program: Program, on_line: Callable[[Line], None] | None) -> None:
+    def __init__(
+        self, program: Program, on_line: Callable[[Line], None] | None, on_bytes: Callable[[bytes], None] | None = None
+    ) -> None:
         loop = asyncio.get_running_loop()
         self._program = program
         self._log = None if program.log is None else _log_file(program.log)
         self._tail: deque[bytes] = deque(maxlen=TAIL_LINES_MAX)
-        out = LineSplitter(program.line_bytes_max, on_line or self._log_line)
+        lines = LineSplitter(program.line_bytes_max, on_line or self._log_line)
+        out = lines if on_bytes is None else RawOutput(on_bytes)
         self._pipes = _Pipes({1: out, 2: LineSplitter(program.line_bytes_max, self._error_line)})
         self._status = _Status()
         self._transport: asyncio.SubprocessTransport | None = None
@@ -250,16 +267,22 @@ class Child:
         self.pid = 0
 
     @classmethod
-    async def start(cls, program: Program, *, on_line: Callable[[Line], None] | None = None) -> Child:
+    async def start(
+        cls,
+        program: Program,
+        *,
+        on_line: Callable[[Line], None] | None = None,
+        on_bytes: Callable[[bytes], None] | None = None,
+    ) -> Child:
         """Start a program; return once it was executed.
 
-        `on_line` is called for each line of its standard output, on the event loop; it does not raise. Cancelling
-        ends and joins whatever was started.
+        `on_line` is called for each line of its standard output, or `on_bytes` for what comes of it as it comes, on
+        the event loop; neither raises. Cancelling ends and joins whatever was started.
 
         Raises:
             NotStarted: it cannot be executed, or took longer than LAUNCH_MS_MAX to begin.
         """
-        child = cls(program, on_line)
+        child = cls(program, on_line, on_bytes)
         try:
             await to_the_end(child._spawn())
             await child._launched()

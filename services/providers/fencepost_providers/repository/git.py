@@ -11,13 +11,13 @@ import contextlib
 import os
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from fencepost_providers.domain.integration import programs_off
 from fencepost_providers.domain.refusals import GitFailed, GitUnavailable
-from fencepost_providers.processes.child import Child, End, InputRefused, Line, NotStarted, Program
+from fencepost_providers.processes.child import Child, End, InputRefused, NotStarted, Program
 
 PROGRAM: Final = "git"
 # `git merge-tree --write-tree` merges without a checkout from this version on.
@@ -133,8 +133,11 @@ class Git:
         within_ms: int = LOOK_MS_MAX,
         given: bytes | None = None,
         environment: Mapping[str, str] | None = None,
+        sink: Callable[[bytes], None] | None = None,
     ) -> Output:
         """Run a command to its end and return what it said, whatever its exit code.
+
+        What it says goes to `sink` as it comes, where there is one, and is then no part of the result.
 
         Raises:
             GitUnavailable: no git can be started in that folder.
@@ -143,14 +146,13 @@ class Git:
         path = shutil.which(PROGRAM, path=self._environment.get("PATH", ""))
         if path is None:
             raise _unavailable("no git is on PATH")
-        lines: list[bytes] = []
-        room = OUTPUT_BYTES_MAX
+        said, room = bytearray(), OUTPUT_BYTES_MAX
 
-        def take(line: Line) -> None:
+        def take(data: bytes) -> None:
             nonlocal room
-            room -= len(line.text) + line.bytes_cut + 1
+            room -= len(data)
             if room >= 0:
-                lines.append(line.text)
+                said.extend(data)
 
         settings = [word for setting in self._settings for word in ("-c", setting)]
         program = Program(
@@ -158,10 +160,9 @@ class Git:
             environment={**self._environment, **(environment or {})},
             working_directory=self.folder,
             takes_input=given is not None,
-            line_bytes_max=OUTPUT_BYTES_MAX,
         )
         try:
-            child = await Child.start(program, on_line=take)
+            child = await Child.start(program, on_bytes=take if sink is None else sink)
         except NotStarted as error:
             raise _unavailable(str(error)) from None
         end: End | None = None
@@ -183,7 +184,7 @@ class Git:
                 hint="Look at the repository with git yourself, then call again.",
             )
         code = EXIT_UNKNOWN if end.exit_code is None or end.exit_code < 0 else end.exit_code
-        return Output(code=code, out=b"\n".join(lines), error=end.tail)
+        return Output(code=code, out=bytes(said), error=end.tail)
 
 
 def _unavailable(why: str) -> GitUnavailable:

@@ -17,6 +17,7 @@ from fencepost_providers.keeper import Keeper
 from fencepost_providers.outbox import Outbox
 from fencepost_providers.roster import Roster
 from fencepost_providers.store.protocol import Store
+from fencepost_providers.verifications import Verifications
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +30,7 @@ class Ports:
     roster: Roster
     outbox: Outbox
     integrations: Integrations
+    verifications: Verifications
     adapters: Adapters
     clock: Clock
     version: str

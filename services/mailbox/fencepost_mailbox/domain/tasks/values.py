@@ -300,7 +300,8 @@ class Supervised:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """How far an agent was given its notifications in its newest run."""
+    """How far an agent was given its notifications in its newest run, and which messages it was told of."""
 
     run: str
     position: int
+    messages: int = 0

@@ -346,7 +346,7 @@ class SqliteTaskQueries:
     def run(self, agent: bytes) -> Run:
         """See TaskQueries."""
         row = self._one(sql.RUN_OF, agent=agent)
-        return Run(run="", position=0) if row is None else Run(run=row[0], position=row[1])
+        return Run(run="", position=0) if row is None else Run(run=row[0], position=row[1], messages=row[2])
 
     def supervised(self, agent: bytes, after: int, limit: int) -> list[Supervised]:
         """See TaskQueries."""
@@ -469,7 +469,8 @@ class SqliteTaskTransaction(SqliteTaskQueries):
 
     def set_run(self, agent: bytes, run: Run) -> None:
         """See TaskTransaction."""
-        self._cursor.execute(sql.PUT_RUN, {"agent": agent, "run": run.run, "position": run.position})
+        row = {"agent": agent, "run": run.run, "position": run.position, "messages": run.messages}
+        self._cursor.execute(sql.PUT_RUN, row)
 
     def enrol(self, entry: Supervised) -> None:
         """See TaskTransaction."""

@@ -220,10 +220,10 @@ DROP_NOTIFICATION: Final = """\
 DELETE FROM task_notification WHERE task_notification.agent = :agent AND task_notification.task_id = :task_id AND
 task_notification.notice = :notice"""
 RUN_OF: Final = """\
-SELECT task_run.run, task_run.position FROM task_run WHERE task_run.agent = :agent"""
+SELECT task_run.run, task_run.position, task_run.messages FROM task_run WHERE task_run.agent = :agent"""
 PUT_RUN: Final = """\
-INSERT INTO task_run (agent, run, position) VALUES (:agent, :run, :position) ON CONFLICT (agent) DO UPDATE SET run =
-excluded.run, position = excluded.position"""
+INSERT INTO task_run (agent, run, position, messages) VALUES (:agent, :run, :position, :messages) ON CONFLICT
+(agent) DO UPDATE SET run = excluded.run, position = excluded.position, messages = excluded.messages"""
 SUPERVISED: Final = """\
 SELECT supervision.agent, supervision.task_id, supervision.sequence, supervision.at_ms FROM supervision WHERE
 supervision.agent = :agent AND supervision.sequence > :after ORDER BY supervision.sequence LIMIT :limit OFFSET 0"""

@@ -240,7 +240,7 @@ DROP_NOTIFICATION = sqlite(
         _N.agent == bindparam("agent"), _N.task_id == bindparam("task_id"), _N.notice == bindparam("notice")
     )
 )
-RUN_OF = sqlite(select(RUN.c.run, RUN.c.position).where(RUN.c.agent == bindparam("agent")))
+RUN_OF = sqlite(select(RUN.c.run, RUN.c.position, RUN.c.messages).where(RUN.c.agent == bindparam("agent")))
 PUT_RUN = upsert(RUN)
 
 SUPERVISED = sqlite(

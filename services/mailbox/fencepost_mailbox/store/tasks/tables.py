@@ -172,6 +172,7 @@ class TaskRunRow(SQLModel, table=True):
     agent: bytes = Field(primary_key=True)
     run: str
     position: int
+    messages: int
 
 
 class SupervisionRow(SQLModel, table=True):

@@ -9,13 +9,12 @@ from typing import Any, Final
 from fencepost_kit.identity import Caller, Role
 from fencepost_mailbox.domain.idempotency import KeyRow, fingerprint
 from fencepost_mailbox.domain.refusals import KeyCancelled
-from fencepost_mailbox.domain.tasks.needs import parts_of
+from fencepost_mailbox.domain.tasks.needs import check_visible, parts_of
 from fencepost_mailbox.domain.tasks.refusals import RequestConflict
 from fencepost_mailbox.domain.tasks.values import Part, Task, TaskEvent
 from fencepost_mailbox.domain.values import Operation
 from fencepost_mailbox.store.protocol import InvariantBroken, Queries, Transaction
-from fencepost_mailbox.usecases.ports import Ports, fence
-from fencepost_mailbox.usecases.prompt import OPERATOR
+from fencepost_mailbox.usecases.ports import OPERATOR, Ports, fence
 
 # Scope of the request ids of services. No agent has an id of this length.
 SERVICE: Final = b"service"
@@ -72,6 +71,23 @@ def actor_of(ports: Ports, caller: Caller) -> Actor:
     if caller.role is Role.OPERATOR:
         ports.directory.check_fresh()
     return Actor(role=caller.role, agent_id=caller.agent_id, project_id=caller.project_id, generation=caller.generation)
+
+
+def visible(queries: Queries, actor: Actor, task_id: bytes) -> Task:
+    """Return a task that the actor may see.
+
+    Raises:
+        NotFound: there is none, or none that it may see.
+    """
+    task = queries.tasks.task(task_id)
+    return check_visible(task, parts_to(queries, actor, task))
+
+
+def parts_to(queries: Queries, actor: Actor, task: Task | None) -> frozenset[Part]:
+    """Return what the actor is to a task; a pool task that nobody claimed also to those who may claim it."""
+    unclaimed = task is not None and task.assignee is None
+    eligible = queries.tasks.eligible(task.task_id) if task is not None and unclaimed else frozenset[bytes]()
+    return actor.parts(task, eligible)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

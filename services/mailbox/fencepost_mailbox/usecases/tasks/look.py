@@ -9,12 +9,11 @@ from typing import Final
 from fencepost_kit.identity import Caller, Role
 from fencepost_mailbox.domain.pages import page_number
 from fencepost_mailbox.domain.tasks import fields
-from fencepost_mailbox.domain.tasks.needs import check_field, check_visible
+from fencepost_mailbox.domain.tasks.needs import check_field
 from fencepost_mailbox.domain.tasks.values import (
     HISTORY_PAGE_BYTES_MAX,
     TASK_LISTING_STEPS_MAX,
     Attempt,
-    Part,
     State,
     Task,
     TaskEvent,
@@ -22,7 +21,7 @@ from fencepost_mailbox.domain.tasks.values import (
 from fencepost_mailbox.store.protocol import Queries
 from fencepost_mailbox.store.tasks.protocol import Listed
 from fencepost_mailbox.usecases.ports import Ports
-from fencepost_mailbox.usecases.tasks.callers import Actor, actor_of
+from fencepost_mailbox.usecases.tasks.callers import Actor, actor_of, parts_to, visible
 from fencepost_mailbox.usecases.tasks.supervise import Retire
 
 _BEFORE_ANYTHING: Final = 2**62
@@ -70,25 +69,9 @@ class History:
     more: bool
 
 
-def visible(queries: Queries, actor: Actor, task_id: bytes) -> Task:
-    """Return a task that the actor may see.
-
-    Raises:
-        NotFound: there is none, or none that it may see.
-    """
-    task = queries.tasks.task(task_id)
-    return check_visible(task, _parts(queries, actor, task))
-
-
 def may_see(queries: Queries, actor: Actor, task: Task) -> bool:
     """Tell whether the actor may see a task."""
-    return bool(_parts(queries, actor, task))
-
-
-def _parts(queries: Queries, actor: Actor, task: Task | None) -> frozenset[Part]:
-    unclaimed = task is not None and task.assignee is None
-    eligible = queries.tasks.eligible(task.task_id) if task is not None and unclaimed else frozenset[bytes]()
-    return actor.parts(task, eligible)
+    return bool(parts_to(queries, actor, task))
 
 
 class ListTasks:
@@ -194,7 +177,7 @@ class GetTask:
             return Shown(
                 task=task,
                 attempt=queries.tasks.attempt(task.attempt_id) if task.attempt_id is not None else None,
-                prerequisites=[(one, bool(_parts(queries, actor, one))) for one in standing if one is not None],
+                prerequisites=[(one, bool(parts_to(queries, actor, one))) for one in standing if one is not None],
                 eligible=queries.tasks.eligible(task_id) - {task.project_id},
                 supervised=actor.agent_id is not None and queries.tasks.entry(actor.agent_id, task_id) is not None,
             )

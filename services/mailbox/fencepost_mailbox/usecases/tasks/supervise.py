@@ -6,7 +6,7 @@ What an agent has to see to is on disk, so that neither the end of a turn nor a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
@@ -20,6 +20,7 @@ from fencepost_mailbox.domain.tasks.needs import (
 )
 from fencepost_mailbox.domain.tasks.refusals import NotificationsUnread, WorkRunning
 from fencepost_mailbox.domain.tasks.values import SETTLED, TASKS_LISTED_MAX, Notice, Notification, Run, Supervised, Task
+from fencepost_mailbox.domain.values import UNACKNOWLEDGED_COUNT_MAX, Answer, Inbox, Record
 from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Queries, Transaction
 from fencepost_mailbox.usecases.ports import Ports, agent_of
 from fencepost_mailbox.usecases.receive import Fencing
@@ -38,10 +39,19 @@ class Told:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Unread:
+    """Messages that an agent has not acknowledged and was not told of in this run: the oldest, and how many."""
+
+    oldest: Record
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Given:
-    """What a wait was given."""
+    """What a wait was given: a notification, or that there are messages."""
 
     told: Told | None
+    unread: Unread | None
     more: bool
     wake: Wake | None
 
@@ -51,10 +61,10 @@ def run_name(caller: Caller, run: str) -> str:
     return f"{caller.generation}/{run}"
 
 
-def position_of(queries: Queries, agent: bytes, run: str) -> int:
-    """Return up to where a run was given its notifications; 0 for a run that is new."""
+def run_of(queries: Queries, agent: bytes, run: str) -> Run:
+    """Return what a run was given; one that is new was given nothing."""
     known = queries.tasks.run(agent)
-    return known.position if known.run == run else 0
+    return known if known.run == run else Run(run=run, position=0)
 
 
 def with_task(queries: Queries, notification: Notification) -> Told:
@@ -87,7 +97,8 @@ class Ready:
 
         Raises:
             WorkRunning: it has a task in execution, or one that an earlier life of it had.
-            NotificationsUnread: it has notifications that it was not given in this run.
+            NotificationsUnread: it has notifications that it was not given in this run, or messages that it neither
+                acknowledged nor was told of in it.
             StaleGeneration, AgentDeleted: an earlier life is not ready, nor is an agent that is no more.
         """
         ports = self._ports
@@ -97,7 +108,9 @@ class Ready:
         queries = ports.store.read
         with queries.snapshot():
             slot = queries.tasks.executing(agent)
-            unread = queries.tasks.notifications(agent, position_of(queries, agent, name), 1)
+            run_so_far = run_of(queries, agent, name)
+            unread = queries.tasks.notifications(agent, run_so_far.position, 1)
+            messages = queries.fresh_behind(agent, run_so_far.messages, 1)
             pending = queries.tasks.supervised_count(agent)
         if slot is not None:
             raise WorkRunning(
@@ -112,6 +125,12 @@ class Ready:
                 hint="Read them by agent_wait, act on what they say, then call agent_ready again.",
                 state={"notice": unread[0].notice.name.lower(), "task_id": task_id_text(unread[0].task_id)},
             )
+        if messages:
+            raise NotificationsUnread(
+                "there are messages that this run neither acknowledged nor was told of; nothing was written",
+                hint="Read them by agent_inbox, acknowledge what you have handled, then call agent_ready again.",
+                state={"notice": "messages"},
+            )
         return pending
 
 
@@ -125,18 +144,27 @@ class Giving:
     now_ms: int
 
     def apply(self, tx: Transaction) -> Applied[Given]:
-        """Return the oldest notification that the run was not given; it stands until its transition.
+        """Return the oldest notification that the run was not given, which stands until its transition.
+
+        Where there is none: that there are messages, up to UNACKNOWLEDGED_COUNT_MAX of them at once.
 
         Raises:
             StaleGeneration, AgentDeleted: an earlier life is given nothing.
         """
         fencing = Fencing(agent_id=self.agent, generation=self.generation, now_ms=self.now_ms).apply(tx)
-        waiting = tx.tasks.notifications(self.agent, position_of(tx, self.agent, self.run), 2)
-        told = None
+        so_far = run_of(tx, self.agent, self.run)
+        waiting = tx.tasks.notifications(self.agent, so_far.position, 2)
+        fresh = tx.fresh_behind(self.agent, so_far.messages, UNACKNOWLEDGED_COUNT_MAX + 1)
+        given = Given(told=None, unread=None, more=False, wake=None)
         if waiting:
-            tx.tasks.set_run(self.agent, Run(run=self.run, position=waiting[0].sequence))
-            told = with_task(tx, waiting[0])
-        return Applied(value=Given(told=told, more=len(waiting) > 1, wake=None), wakes=fencing.wakes, work=fencing.work)
+            tx.tasks.set_run(self.agent, replace(so_far, position=waiting[0].sequence))
+            given = replace(given, told=with_task(tx, waiting[0]), more=len(waiting) > 1 or bool(fresh))
+        elif fresh:
+            told = fresh[:UNACKNOWLEDGED_COUNT_MAX]
+            (oldest,) = tx.page(self.agent, (Inbox.FRESH,), so_far.messages, 1)
+            tx.tasks.set_run(self.agent, replace(so_far, messages=told[-1]))
+            given = replace(given, unread=Unread(oldest=oldest, count=len(told)), more=len(fresh) > len(told))
+        return Applied(value=given, wakes=fencing.wakes, work=fencing.work)
 
 
 class WaitNotification:
@@ -147,7 +175,7 @@ class WaitNotification:
         self._waits = waits
 
     async def __call__(self, caller: Caller, timeout_ms: int, run: str) -> Given:
-        """Return the next notification that the run was not given, waiting for one where there is time.
+        """Return the next notification or word of messages that the run was not given, waiting where there is time.
 
         Raises:
             InvalidTimeout, InvalidTaskField: nothing was read.
@@ -168,16 +196,19 @@ class WaitNotification:
                     return given
                 wake = Wake.TIMED_OUT if timeout_ms == 0 else await wait.sleep(timeout_ms / 1000)
                 if wake in (Wake.TIMED_OUT, Wake.DRAINING):
-                    return Given(told=None, more=False, wake=wake)
+                    return Given(told=None, unread=None, more=False, wake=wake)
 
     async def _given(self, caller: Caller, agent: bytes, run: str) -> Given | None:
         queries = self._ports.store.read
-        if not queries.tasks.notifications(agent, position_of(queries, agent, run), 1):
+        so_far = run_of(queries, agent, run)
+        if not queries.tasks.notifications(agent, so_far.position, 1) and not queries.fresh_behind(
+            agent, so_far.messages, 1
+        ):
             return None
         given = await self._ports.store.submit(
             Giving(agent=agent, generation=caller.generation, run=run, now_ms=self._ports.clock.now_ms())
         )
-        return given if given.told is not None else None
+        return given if given.told is not None or given.unread is not None else None
 
 
 class ListNotifications:
@@ -205,16 +236,41 @@ class ListNotifications:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Entry:
-    """What an agent supervises, as it stands."""
+    """What an agent supervises, as it stands: a task, or a request that wants a result.
+
+    A request is None once it was erased with its recipient; the host has answered it then.
+    """
 
     supervised: Supervised
-    task: Task
+    task: Task | None
+    request: Record | None
+    reply_id: bytes | None
     age_ms: int
 
     @property
     def settled(self) -> bool:
         """Whether its outcome is settled."""
-        return self.task.phase in SETTLED
+        if self.task is not None:
+            return self.task.phase in SETTLED
+        return self.request is None or self.request.answer is not Answer.OPEN
+
+
+def entry_of(queries: Queries, one: Supervised, now_ms: int) -> Entry:
+    """Return an entry of a supervision set as it stands."""
+    task = queries.tasks.task(one.task_id)
+    if task is not None:
+        age_ms = max(0, now_ms - task.state_at_ms)
+        return Entry(supervised=one, task=task, request=None, reply_id=None, age_ms=age_ms)
+    settled = queries.settled(one.task_id)
+    reply = queries.record(settled.reply_id) if settled is not None else None
+    since_ms = reply.admitted_at_ms if reply is not None else one.at_ms
+    return Entry(
+        supervised=one,
+        task=None,
+        request=queries.record(one.task_id),
+        reply_id=reply.record_id if reply is not None else None,
+        age_ms=max(0, now_ms - since_ms),
+    )
 
 
 class ListSupervision:
@@ -235,14 +291,9 @@ class ListSupervision:
         limit, after = fields.page_size(size), page_number(token) if token else 0
         await check_life(ports, caller, agent)
         queries, now_ms = ports.store.read, ports.clock.now_ms()
-        entries = []
         with queries.snapshot():
             found = queries.tasks.supervised(agent, after, limit + 1)
-            for one in found[:limit]:
-                task = queries.tasks.task(one.task_id)
-                if task is None:
-                    raise InvariantBroken("an entry stands for a task that does not")
-                entries.append(Entry(supervised=one, task=task, age_ms=max(0, now_ms - task.state_at_ms)))
+            entries = [entry_of(queries, one, now_ms) for one in found[:limit]]
             pending = queries.tasks.supervised_count(agent)
         return entries, str(found[limit - 1].sequence) if len(found) > limit else "", pending
 

@@ -1,0 +1,1 @@
+"""Threads of records and the search for words in them: pure rules."""

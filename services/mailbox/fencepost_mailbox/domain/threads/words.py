@@ -1,0 +1,87 @@
+"""What is searched for, as a query language of our own: nothing of a database's reaches a caller or comes from one."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from fencepost_mailbox.domain.refusals import InvalidQuery
+from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX
+
+QUERY_BYTES_MAX: Final = 512
+QUERY_TERMS_MAX: Final = 16
+# How much stands before the first word that was found.
+_LEAD_CHARACTERS: Final = LISTING_BODY_CHARACTERS_MAX // 4
+_CUT: Final = "…"
+# In longer texts accents are not folded, which would hold everybody up: a word is looked for as it was written.
+_FOLDED_CHARACTERS_MAX: Final = 4096
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Term:
+    """A word or several in this order; `beginning`: the last one may go on."""
+
+    text: str
+    beginning: bool = False
+
+
+def _has_word(text: str) -> bool:
+    return any(unicodedata.category(character)[0] in "LN" for character in text)
+
+
+def terms_of(query: str) -> tuple[Term, ...]:
+    """Return what must occur: words, "words in this order", beginnings*.
+
+    Raises:
+        InvalidQuery: no word, an open quotation, over QUERY_BYTES_MAX bytes or QUERY_TERMS_MAX terms.
+    """
+    if len(query.encode("utf-8", "replace")) > QUERY_BYTES_MAX:
+        raise InvalidQuery(f"a query has at most {QUERY_BYTES_MAX} bytes; nothing was read", hint="Use fewer words.")
+    pieces = query.split('"')
+    if len(pieces) % 2 == 0:
+        raise InvalidQuery("a quotation in the query does not end; nothing was read", hint='Write "two words".')
+    terms: list[Term] = []
+    for place, piece in enumerate(pieces):
+        if place % 2:
+            terms.append(Term(text=piece))
+            continue
+        terms += [Term(text=word.rstrip("*"), beginning=word.endswith("*")) for word in piece.split()]
+    worded = tuple(dict.fromkeys(term for term in terms if _has_word(term.text)))
+    if not worded:
+        raise InvalidQuery(
+            "there is no word in the query; nothing was read", hint="Give letters or digits to look for."
+        )
+    if len(worded) > QUERY_TERMS_MAX:
+        raise InvalidQuery(f"a query has at most {QUERY_TERMS_MAX} words; nothing was read", hint="Use fewer words.")
+    return worded
+
+
+def _plain(text: str) -> str:
+    return "".join(one for one in unicodedata.normalize("NFKD", text).casefold() if not unicodedata.combining(one))
+
+
+def _first_place(body: str, words: Sequence[str]) -> int:
+    """Return where the first of the words stands in a text, by its characters; 0 where none is seen there."""
+    exact = body.casefold()
+    places = [exact.find(word.casefold()) for word in words] if len(exact) == len(body) else []
+    if not any(place >= 0 for place in places) and len(body) <= _FOLDED_CHARACTERS_MAX:
+        # Accents and ligatures change lengths: each character is folded on its own and remembers whose it was.
+        folded = [(one, place) for place, character in enumerate(body) for one in _plain(character)]
+        plain = "".join(one for one, _ in folded)
+        places = [folded[found][1] for word in words if (found := plain.find(_plain(word))) >= 0]
+    return min((place for place in places if place >= 0), default=0)
+
+
+def excerpt(body: str, terms: Sequence[Term]) -> str:
+    """Return at most LISTING_BODY_CHARACTERS_MAX characters of a text around the first word found in it."""
+    if len(body) <= LISTING_BODY_CHARACTERS_MAX:
+        return body
+    start = max(0, _first_place(body, [term.text.split()[0] for term in terms]) - _LEAD_CHARACTERS)
+    start = min(start, len(body) - LISTING_BODY_CHARACTERS_MAX + 1)
+    room = LISTING_BODY_CHARACTERS_MAX - (start > 0)
+    end = start + room
+    if end < len(body):
+        end -= 1
+    return (_CUT if start else "") + body[start:end] + (_CUT if end < len(body) else "")

@@ -1,0 +1,1 @@
+"""Attributes and words of records in the store."""

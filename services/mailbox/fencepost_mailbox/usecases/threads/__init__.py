@@ -1,0 +1,1 @@
+"""Threads, acknowledgement by id and the search of records."""
