@@ -28,13 +28,13 @@ class Tools:
         self._names = registry.WARPED if warp else {}
         self._called = called
 
-    async def __call__(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def __call__(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         self._called.add(tool)
         told = await self.agent.call(self._names.get(tool, tool), **arguments)
         assert told.pop("operation") == tool
         return told
 
-    async def write(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def write(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool that writes once per request_id; twice, and the second time it only says what it did."""
         request_id = str(uuid.uuid4())
         told = await self(tool, **arguments, request_id=request_id)
@@ -42,7 +42,7 @@ class Tools:
         assert await self(tool, **arguments, request_id=request_id) == {**told, "duplicate": True}
         return told
 
-    async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def refused(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its error."""
         return await self.agent.refused(self._names.get(tool, tool), **arguments)
 

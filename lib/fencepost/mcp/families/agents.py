@@ -14,6 +14,8 @@ NOTIFICATION_WAIT_MS_MAX: Final = 20_000
 SUBJECT_BYTES_MAX: Final = 256
 QUERY_BYTES_MAX: Final = 512
 ACKNOWLEDGED_MAX: Final = PAGE_RECORDS_MAX
+# Those that write a message, by a key that Fencepost makes.
+TALK: Final = frozenset({"agent_send", "agent_reply"})
 _TASK_PREFIX: Final = "task_"
 
 
