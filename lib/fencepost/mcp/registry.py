@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.mcp import profiles, wire
-from fencepost.mcp.families import agents, context, files, tasks
+from fencepost.mcp.families import agents, context, evidence, files, tasks
 from fencepost.mcp.families.messaging import (
     BODY_BYTES_MAX,
     CURSOR_CHARS_MAX,
@@ -87,7 +87,7 @@ DISCOVERY_TTL_MS: Final = 300_000
 # The seven, which stand for themselves wherever nothing else is set.
 TOOL_OF: Final[Mapping[str, Tool]] = {tool.name: tool for tool in TOOLS}
 # Every tool of every family, in the order in which they are listed.
-EVERY: Final[tuple[Tool, ...]] = (*TOOLS, *tasks.TOOLS, *agents.TOOLS, *context.TOOLS, *files.TOOLS)
+EVERY: Final[tuple[Tool, ...]] = (*TOOLS, *tasks.TOOLS, *evidence.TOOLS, *agents.TOOLS, *context.TOOLS, *files.TOOLS)
 EVERY_OF: Final[Mapping[str, Tool]] = {tool.name: tool for tool in EVERY}
 # What a model is told of each family.
 TOLD: Final[Mapping[str, str]] = {

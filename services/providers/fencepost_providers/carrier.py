@@ -1,7 +1,7 @@
 """Carries one record at a time into a running conversation. M072-M095.
 
-The order of one step: the program is asked what it does, and the oldest record is claimed, both at once where the
-program rests as far as is known; the intent is written; generation, lease and what the program does are looked at
+The order of one step: the program is asked what it does, and the oldest record is claimed and the intent written, both
+at once where the program rests as far as is known; generation, lease and what the program does are looked at
 again; the record is submitted, once; what came of it is written; the mailbox is told. Only a proof that nothing was
 taken gives a claim back, and then the program is asked again before anything else.
 """
@@ -160,7 +160,8 @@ class Carrier:
         if step not in _ACTS:
             return False
         if step is Step.BEGIN:
-            # Asked while the claim is on its way: a turn that has begun unheard is rare, and then the work joins it.
+            # Asked while claim and intent are on their way: a turn that has begun unheard is rare, and then the work
+            # joins it.
             taken, _ = await asyncio.gather(self._claimed(life, step), life.look())
             turn_id = life.current.turn_id
             if self.due(life, held_back=held_back, holding=step) is Step.STEER:
@@ -219,7 +220,7 @@ class Carrier:
     # --- claiming ---------------------------------------------------------------------------------------------------
 
     async def _claimed(self, life: Life, step: Step) -> Taken | None:
-        """Claim; None where there is nothing, or the answer is not known yet."""
+        """Claim, and write the intent; None where there is nothing, or the answer is not known yet."""
         kind = _KIND_OF.get(step, ClaimKind.REQUEST)
         if kind is ClaimKind.CONTEXT and self._round is None:
             self._round, self.context = self._high_water, False
@@ -233,7 +234,7 @@ class Carrier:
         return await self._answered_claim(life, ask)
 
     async def _answered_claim(self, life: Life, ask: ClaimAsk) -> Taken | None:
-        """Make a claim. One whose answer is lost is kept, to be made again whole."""
+        """Make a claim and write its intent. One whose answer is lost is kept, to be made again whole."""
         try:
             async with asyncio.timeout(TELL_MS_MAX / 1000):
                 # What was given back must be back before the next is taken.
@@ -263,7 +264,18 @@ class Carrier:
             # Taken or not due: it is told again when that changes. What was told meanwhile may be newer than this.
             self.wake = self.wake and ask.kind is ClaimKind.STOP
             self.stop = False
-        return taken
+        return taken if taken is not None and await self._intends(taken) else None
+
+    async def _intends(self, taken: Taken) -> bool:
+        """Write the intent: nothing is submitted without one on disk; the claim ends by its term or with this life."""
+        carried = self._carried(taken)
+        try:
+            await self._outbox.intend(carried)
+        except Refusal as refusal:
+            _log.warning("intent_not_written", reason=refusal.reason, record=carried.record_id)
+            self._rest()
+            return False
+        return True
 
     def _exhausted(self, kind: ClaimKind) -> None:
         if kind is ClaimKind.REQUEST:
@@ -308,14 +320,6 @@ class Carrier:
         return ""
 
     async def _carry(self, life: Life, step: Step, taken: Taken, turn_id: str, *, held_back: bool) -> None:
-        carried = self._carried(taken)
-        try:
-            await self._outbox.intend(carried)
-        except Refusal as refusal:
-            # Nothing is submitted without an intent on disk; the claim ends by its term or with this life.
-            _log.warning("intent_not_written", reason=refusal.reason, record=carried.record_id)
-            self._rest()
-            return
         unfit = self._unfit(life, taken)
         if not unfit and self.due(life, held_back=held_back, holding=step) is not step:
             unfit = "what the conversation does has changed"

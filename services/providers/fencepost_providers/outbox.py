@@ -1,4 +1,8 @@
-"""The outbox: what was meant and what came of it is on disk before it is told, and told until the mailbox has it.
+"""The outbox: what was meant and what came of it is on disk, and told until the mailbox has it.
+
+An intent is on disk before anything is submitted, what came of it before it is told. The end of a turn is told first:
+the mailbox puts it on its own disk together with the answer, and that spares two commits here. Where it is not taken at
+once, TELL_FIRST_MS_MAX at most, it is written here and told until it is.
 
 Telling is evidence: the same words on the same token change nothing when they come again, so a lost answer is told
 again. A definite refusal ends the telling; what the mailbox holds then is the truth. Of one token the claim's own
@@ -23,13 +27,15 @@ from fencepost_providers.store.protocol import Store
 TELL_AGAIN_MS_MIN: Final = 100
 TELL_AGAIN_MS_MAX: Final = 5_000
 TELLING_MAX: Final = 64
+# How long the end of a turn is only in memory and on its way. A mailbox that cannot be reached says so sooner.
+TELL_FIRST_MS_MAX: Final = 50
 # How long a stop of the service waits for a disk that refuses evidence.
 LAST_WRITES_MS_MAX: Final = 5_000
 
 INTENDED: Final = faults.register("providers.intent.written", "an intent is on disk, nothing is submitted yet")
 SETTLED: Final = faults.register("providers.outcome.stored", "what came of a claim is on disk, the mailbox is not told")
 TOLD: Final = faults.register("providers.mailbox.told", "the mailbox has acknowledged, the outbox still holds the row")
-RECORDED: Final = faults.register("providers.turn.recorded", "a turn's end is on disk, the mailbox is not told")
+RECORDED: Final = faults.register("providers.turn.recorded", "a turn's end is on disk, here or in the mailbox")
 
 # A refusal for one of these says something about this process, not about what was told.
 _OURS: Final = frozenset({"unauthenticated", "permission_denied", "stale_incarnation"})
@@ -68,13 +74,17 @@ class Outbox:
         self._carried: dict[str, Carried] = {}
         self._outcomes: dict[str, Outcome] = {}
         self._tellers: dict[str, asyncio.Task[None]] = {}
+        # Of ends of turns: told for the first time, whatever came of it; and their rows here, each with "is written".
+        self._tried: dict[str, asyncio.Event] = {}
+        self._rows: dict[str, asyncio.Event] = {}
         self._slots = asyncio.Semaphore(TELLING_MAX)
         self._told = asyncio.Event()
         self._closed = False
         self._give_up_at: float | None = None
 
     def __len__(self) -> int:
-        return len(self._carried) + len(self._outcomes)
+        """Rows on disk that the mailbox has not acknowledged."""
+        return len(self._carried) + sum(written.is_set() for written in self._rows.values())
 
     async def load(self) -> None:
         """Take up what an earlier start left: an intent without an answer is uncertain, and everything is told."""
@@ -82,6 +92,8 @@ class Outbox:
             self._carried[carried.token] = carried
         for outcome in self._store.outcomes():
             self._outcomes[outcome.token] = outcome
+            written = self._rows[outcome.token] = asyncio.Event()
+            written.set()
         for carried in list(self._carried.values()):
             if carried.answer is Answer.UNKNOWN_YET:
                 await self.settle(carried.token, Answer.UNCERTAIN, _RESTARTED, None)
@@ -143,17 +155,38 @@ class Outbox:
         self._tell(token)
 
     async def record(self, outcomes: Sequence[Outcome]) -> None:
-        """Write how a turn ended for everything that it carried, and begin to tell it."""
+        """Tell how a turn ended for everything that it carried; returns once it is on disk, there or here."""
         fresh = [outcome for outcome in outcomes if outcome.token not in self._outcomes]
         if not fresh:
             return
-        await self._kept(lambda: self._store.record(fresh))
-        for outcome in fresh:
-            self._outcomes[outcome.token] = outcome
+        tried = {outcome.token: asyncio.Event() for outcome in fresh}
+        self._tried |= tried
+        self._outcomes |= {outcome.token: outcome for outcome in fresh}
+        for token in tried:
+            self._tell(token)
+        try:
+            async with asyncio.timeout(TELL_FIRST_MS_MAX / 1000):
+                for event in tried.values():
+                    await event.wait()
+        except TimeoutError:
+            pass  # it is on its way, and may take its time
+        finally:
+            for token in tried:
+                del self._tried[token]
+        await self._keep([outcome for outcome in fresh if self._outcomes.get(outcome.token) is outcome])
         if faults.ARMED:
             faults.hit(RECORDED)
-        for outcome in fresh:
-            self._tell(outcome.token)
+
+    async def _keep(self, outcomes: Sequence[Outcome]) -> None:
+        """Write ends of turns that the mailbox has not taken."""
+        if not outcomes:
+            return
+        written = asyncio.Event()
+        self._rows |= {outcome.token: written for outcome in outcomes}
+        try:
+            await self._kept(lambda: self._store.record(outcomes))
+        finally:
+            written.set()
 
     async def told(self, agent_id: str) -> None:
         """Return once nothing of an agent waits to be told. The caller bounds it."""
@@ -204,6 +237,12 @@ class Outbox:
             self._tell(token)
         self._told.set()
 
+    def _tries(self, token: str) -> None:
+        """Note that what waits of a token was told, or could not be."""
+        tried = self._tried.get(token)
+        if tried is not None:
+            tried.set()
+
     def _has_more(self, token: str) -> bool:
         carried = self._carried.get(token)
         return token in self._outcomes if carried is None else carried.answer is not Answer.UNKNOWN_YET
@@ -218,8 +257,11 @@ class Outbox:
                 self._carried.pop(token, None)
             elif carried is None and outcome is not None:
                 await self._until_told(lambda outcome=outcome: self._mailbox.tell_outcome(outcome), outcome)  # type: ignore[misc]
-                await self._kept(lambda: self._store.forget_outcome(token))
+                if (written := self._rows.pop(token, None)) is not None:
+                    await written.wait()
+                    await self._kept(lambda: self._store.forget_outcome(token))
                 self._outcomes.pop(token, None)
+                self._tries(token)
             else:
                 return
             self._told.set()
@@ -249,5 +291,6 @@ class Outbox:
                 if faults.ARMED:
                     faults.hit(TOLD)
                 return
+            self._tries(row.token)
             await self._clock.sleep(pause_ms / 1000)
             pause_ms = min(TELL_AGAIN_MS_MAX, pause_ms * 2)

@@ -603,10 +603,10 @@ async def test_an_id_with_the_prefix_of_another_kind_names_nothing(desk: Desk) -
             assert refused.value.reason == "not_found"
 
 
-# --- a process that dies between the two steps ------------------------------------------------------------------------
+# --- a process that dies between the two writes -----------------------------------------------------------------------
 
 
-# Told from inside: ann asks, bob's turn takes it and ends; the process dies with the end on disk.
+# Told from inside: ann asks, bob's turn takes it and ends; the process dies with the end written, and its answer not.
 DYING = """
 import asyncio, sys
 from pathlib import Path
@@ -627,20 +627,24 @@ asyncio.run(main())
 
 
 @pytest.mark.requirement("mailbox.a-recorded-end-is-published")
-async def test_a_process_killed_between_the_two_steps_answers_at_its_next_start(place: Path) -> None:
+async def test_a_process_killed_between_the_two_writes_keeps_neither_and_is_told_again(place: Path) -> None:
     done = killed_between(place)
     assert done.returncode == -signal.SIGKILL, done.stderr
     (token,) = done.stdout.split()
     async with a_desk(place, "ann", "bob", first_id=1000) as desk:
         binding = desk.store.read.binding(bytes.fromhex(token))
         assert binding is not None
-        assert (binding.state, binding.outcome) == (S.PUBLISHED, How.COMPLETED)
+        assert (binding.state, binding.final) == (S.BOUND, b"")
+        claim = desk.store.read.claim(bytes.fromhex(token))
+        assert claim is not None
+        ended = await desk.ended(claim, final="durable")
+        assert (ended.duplicate, ended.binding.state, ended.binding.outcome) == (False, S.PUBLISHED, How.COMPLETED)
         (answer,) = (await desk.receive("ann")).records
-        assert (answer.record_id, answer.body, answer.origin) == (binding.reply_id, b"durable", Origin.AUTOMATIC)
+        assert (answer.record_id, answer.body, answer.origin) == (ended.binding.reply_id, b"durable", Origin.AUTOMATIC)
 
 
 def killed_between(place: Path) -> subprocess.CompletedProcess[str]:
-    """Let a process die behind the first step."""
+    """Let a process die behind the first write."""
     return subprocess.run(
         [sys.executable, "-c", DYING, str(place)],
         env={

@@ -101,7 +101,8 @@ async def _reviewed_twice_and_integrated(ann: Tools, bob: Tools) -> None:
     told = await bob.refused("agent_ready")
     assert (told["code"], told["written"]) == ("work_running", False)
     assert (await bob.write("task_progress", task_id=task, revision=1, note="half", percent=50))["state"] == "running"
-    submission = {"task_id": task, "result": "done", "evidence": "tests"}
+    named = await _reported(ann, bob, task)
+    submission = {"task_id": task, "result": "done", "evidence": "tests", "evidence_ids": named}
     assert (await bob.write("task_submit", **submission, revision=1))["state"] == "submitted"
     assert await ann.next() == ("review", task)
     told = await ann.write("task_review", task_id=task, revision=1, accepted=False, feedback="once more")
@@ -128,6 +129,29 @@ async def _reviewed_twice_and_integrated(ann: Tools, bob: Tools) -> None:
     # Its only prerequisite was accepted.
     assert await bob.next() == ("assigned", second["id"])
     assert (await ann.write("task_cancel", task_id=second["id"], reason="not now"))["state"] == "cancelled"
+
+
+async def _reported(ann: Tools, bob: Tools, task: str) -> list[str]:
+    reports: tuple[dict[str, Any], ...] = (
+        {"kind": "file", "path": "a/b", "sha256": "0" * 64, "commit": "1" * 40},
+        {"kind": "commit", "commit": "2" * 40},
+        {"kind": "diff", "base": "3" * 40, "head": "4" * 40},
+        {"kind": "test", "label": "make test", "outcome": "failed", "exit_code": 0, "summary": "s"},
+    )
+    added = [await bob.write("evidence_add", task_id=task, note="n", **report) for report in reports]
+    ids = [one["evidence_id"] for one in added]
+    page = await ann("evidence_list", task_id=task, limit=3)
+    rest = await ann("evidence_list", task_id=task, cursor=page["next_cursor"])
+    listed = [*page["evidence"], *rest["evidence"]]
+    assert ([one["evidence_id"] for one in listed], rest["next_cursor"]) == (ids, None)
+    for shown, report in zip(listed, reports, strict=True):
+        assert {name: shown[name] for name in report} == report
+        assert (shown["reporter"]["name"], shown["verdict"], shown["note"]) == ("bob", "reported", "n")
+    chosen = await ann("evidence_list", task_id=task, evidence_ids=[ids[2], ids[0]])
+    assert [one["evidence_id"] for one in chosen["evidence"]] == [ids[0], ids[2]]
+    told = await bob.refused("evidence_add", task_id=task, kind="file", path="../x", sha256="0" * 64)
+    assert (told["code"], told["written"], told["state"]["field"]) == ("invalid_evidence", False, "path")
+    return ids
 
 
 async def _stopped_failed_and_given_away(ann: Tools, bob: Tools) -> None:

@@ -7,11 +7,13 @@ from typing import Any
 
 import pytest
 
-from fencepost.mailbox.v1 import files_pb2, tasks_pb2
-from fencepost.mcp.families import context, files, tasks
+from fencepost.mailbox.v1 import evidence_pb2, files_pb2, tasks_pb2
+from fencepost.mcp.families import context, evidence, files, tasks
+from fencepost.mcp.kinds import Problem
 from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2
 from fencepost_mailbox.domain.context import values as context_values
+from fencepost_mailbox.domain.evidence import values as evidence_values
 from fencepost_mailbox.domain.files import values as file_values
 from fencepost_mailbox.domain.tasks import values
 from fencepost_mcp_edge.domain.frames import Place, parse_request
@@ -179,6 +181,9 @@ def test_the_limits_of_the_registry_are_those_of_the_mailbox() -> None:
     assert tasks.PREREQUISITES_MAX == values.PREREQUISITES_MAX
     assert tasks.ELIGIBLE_MAX == values.ELIGIBLE_MAX
     assert tasks.EVIDENCE_IDS_MAX == values.EVIDENCE_IDS_MAX
+    assert evidence.EVIDENCE_PATH_BYTES_MAX == evidence_values.EVIDENCE_PATH_BYTES_MAX
+    assert evidence.TEST_LABEL_BYTES_MAX == evidence_values.TEST_LABEL_BYTES_MAX
+    assert evidence.EXIT_CODE_MAX == evidence_values.EXIT_CODE_MAX
     assert tasks.TIMEOUT_S_MAX == values.TIMEOUT_S_MAX
     assert tasks.LISTED_MAX == values.TASKS_LISTED_MAX
     assert context.CONTEXT_KEY_BYTES_MAX == tasks.CONTEXT_KEY_BYTES_MAX == context_values.CONTEXT_KEY_BYTES_MAX
@@ -188,3 +193,71 @@ def test_the_limits_of_the_registry_are_those_of_the_mailbox() -> None:
     assert files.FILE_PATH_BYTES_MAX == file_values.RESERVED_PATH_BYTES_MAX
     assert files.RESERVATION_S_MAX == file_values.DURATION_S_MAX
     assert files.FILE_REASON_BYTES_MAX == file_values.RESERVATION_REASON_BYTES_MAX
+
+
+def some_evidence(*numbers: int, verdict: int = 0) -> list[evidence_pb2.Evidence]:
+    return [
+        evidence_pb2.Evidence(
+            evidence_id=f"evi_{number:032}",
+            commit=evidence_pb2.CommitEvidence(commit="1" * 40),
+            verdict=evidence_pb2.Verdict.ValueType(verdict),
+            verified_at_ms=verdict,
+            checkout="/w" if verdict else "",
+        )
+        for number in numbers
+    ]
+
+
+@pytest.mark.requirement("evidence.checks-tell-what-is-there")
+async def test_a_list_that_is_to_be_verified_is_looked_at_first_and_shown_as_it_was_found() -> None:
+    listed = Said(
+        evidence_pb2.ListEvidenceResponse(evidence=some_evidence(1, 2)),
+        evidence_pb2.ListEvidenceResponse(evidence=some_evidence(1, 2, verdict=evidence_pb2.VERDICT_MISMATCH)),
+    )
+    verify = Said(providers_pb2.VerifyEvidenceResponse())
+    ask = asking(
+        {"task_id": "task_1", "verify": True},
+        evidence=SimpleNamespace(list_evidence=listed),
+        providers=SimpleNamespace(verify_evidence=verify),
+    )
+    told = await READINGS["evidence_list"].ask(ask)
+    assert [(one["verdict"], one["checkout"]) for one in told["evidence"]] == [("mismatch", "/w")] * 2
+    ids = [one.evidence_id for one in some_evidence(1, 2)]
+    assert (list(verify.asked[0].evidence_ids), list(listed.asked[1].evidence_ids)) == (ids, ids)
+    assert told["next_cursor"] is None
+
+
+async def test_chosen_evidence_is_listed_in_order_and_goes_on_behind_a_cursor() -> None:
+    ids = [one.evidence_id for one in some_evidence(*range(12))]
+    listed = Said(
+        evidence_pb2.ListEvidenceResponse(evidence=some_evidence(*range(10))),
+        evidence_pb2.ListEvidenceResponse(evidence=some_evidence(10, 11)),
+    )
+    face = SimpleNamespace(list_evidence=listed)
+    told = await READINGS["evidence_list"].ask(
+        asking({"task_id": "task_1", "evidence_ids": ids[::-1], "limit": 10}, evidence=face)
+    )
+    assert (told["next_cursor"], [one["evidence_id"] for one in told["evidence"]]) == (ids[9], ids[:10])
+    told = await READINGS["evidence_list"].ask(
+        asking({"task_id": "task_1", "evidence_ids": ids, "cursor": ids[9]}, evidence=face)
+    )
+    assert ([one["evidence_id"] for one in told["evidence"]], told["next_cursor"]) == (ids[10:], None)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"kind": "file", "path": "a"}, "sha256 is missing"),
+        ({"kind": "commit"}, "commit is missing"),
+        ({"kind": "commit", "commit": "x", "path": "a"}, "path says nothing"),
+        ({"kind": "diff"}, "a diff has"),
+        ({"kind": "diff", "base": "x"}, "a diff has"),
+        ({"kind": "diff", "path": "a", "base": "x", "head": "y"}, "a diff has"),
+        ({"kind": "test", "label": "x"}, "outcome is missing"),
+        ({"kind": "test", "label": "x", "outcome": "passed", "exit_code": 256}, "exit_code"),
+    ],
+)
+def test_a_report_says_what_its_kind_has(arguments: dict[str, Any], problem: str) -> None:
+    tool = next(one for one in evidence.TOOLS if one.name == "evidence_add")
+    with pytest.raises(Problem, match=problem):
+        tool.check({"task_id": "task_1", **arguments})

@@ -1,12 +1,14 @@
-"""RecordOutcome: how a bound turn ended is durable first, and answered from then (M083 M086 to M091 M095 to M098).
+"""RecordOutcome: how a bound turn ended is written, and answered from what stands (M083 M086 to M091 M095 to M098).
 
-Two transactions. What a crash leaves between them is published when the next process starts, when the requester
-receives, and by a look now and then.
+Two operations, handed in together: nearly always one transaction makes both durable, and no answer is ever on disk
+without its evidence. Where the second is refused the first stands; what is left so is published when the next process
+starts, when the requester receives, and by a look now and then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -37,7 +39,7 @@ from fencepost_mailbox.usecases.ports import Ports, held_record, lose_turn, mark
 from fencepost_mailbox.usecases.reply import write_answer
 from fencepost_mailbox.usecases.tasks.waking import close_wake
 
-RECORDED: Final = faults.register("mailbox.outcome.recorded", "the end of a turn is on disk, its answer is not")
+RECORDED: Final = faults.register("mailbox.outcome.recorded", "the end of a turn is written, its answer is not")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +142,9 @@ class Publishing:
         """Answer from at most PUBLISHED_ROWS_MAX recorded outcomes, and return their bindings as they stand then."""
         if self.token is not None:
             one = tx.binding(self.token)
-            due = [] if one is None or one.state is not BindingState.OUTCOME_RECORDED else [one]
+            due = [one] if one is not None and one.publishes and one.state is BindingState.OUTCOME_RECORDED else []
+            if due and faults.ARMED:
+                faults.hit(RECORDED)
         else:
             due = tx.unpublished(PUBLISHED_ROWS_MAX, requester=self.requester)
         published: list[Binding] = []
@@ -201,22 +205,22 @@ class RecordOutcome:
             Others: see Recording.
         """
         ports = self._ports
-        recorded = await ports.store.submit(
-            Recording(
-                token=token,
-                generation=generation,
-                turn=turn,
-                told=told,
-                evidence=check_evidence(evidence, "evidence"),
-                now_ms=ports.clock.now_ms(),
-            )
+        recording = Recording(
+            token=token,
+            generation=generation,
+            turn=turn,
+            told=told,
+            evidence=check_evidence(evidence, "evidence"),
+            now_ms=ports.clock.now_ms(),
         )
-        binding = recorded.binding
-        if binding.state is not BindingState.OUTCOME_RECORDED or not binding.publishes:
-            return recorded
-        if faults.ARMED:
-            faults.hit(RECORDED)
-        published = await _published(ports, token=token)
+        # Handed in one behind the other before either is awaited: one commit at the end of a turn, not two. The second
+        # finds nothing to do where the first is refused, repeated, or not to be answered.
+        first: Awaitable[Recorded] = ports.store.submit(recording)
+        recorded, published = await asyncio.gather(first, _published(ports, token=token), return_exceptions=True)
+        if isinstance(recorded, BaseException):
+            raise recorded
+        if isinstance(published, BaseException):
+            raise published
         return replace(recorded, binding=published[0]) if published else recorded
 
 

@@ -3,10 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from fencepost.client import Budgets, Channels, Contexts, Files, Identity, Mailbox, Providers, Sessions, Tasks
+from fencepost.client import (
+    Budgets,
+    Channels,
+    Contexts,
+    Evidences,
+    Files,
+    Identity,
+    Mailbox,
+    Providers,
+    Sessions,
+    Tasks,
+)
 from fencepost.home import CREDENTIAL_VARIABLE, MAILBOX
 from fencepost.mcp import profiles
 from fencepost.mcp.registry import Menu, menu
@@ -39,6 +51,7 @@ class Caller:
         self.tasks: Final = Tasks(channels, hello.token, budgets=BUDGETS)
         self.settling_tasks: Final = Tasks(channels, hello.token, budgets=SETTLE_BUDGETS)
         self.contexts: Final = Contexts(channels, hello.token, budgets=BUDGETS)
+        self.evidence: Final = Evidences(channels, hello.token, budgets=BUDGETS)
         self.files: Final = Files(channels, hello.token, budgets=BUDGETS)
         self._stored = stored
         self._channels = channels
@@ -88,6 +101,11 @@ class Caller:
             FencepostError: what is stored could not be learned.
         """
         return menu(await self.families(), warp=self._hello.warp)
+
+    @property
+    def token_sha256(self) -> str:
+        """What stands for the credential where it is remembered."""
+        return hashlib.sha256(self._hello.token.encode()).hexdigest()
 
     @property
     def asked(self) -> frozenset[str]:

@@ -15,7 +15,7 @@ from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Payload
-from fencepost_mcp_edge.usecases import agent_tools, context_tools, file_tools, task_tools
+from fencepost_mcp_edge.usecases import agent_tools, context_tools, evidence_tools, file_tools, task_tools
 from fencepost_mcp_edge.usecases.outcomes import ToolError, sentence
 from fencepost_mcp_edge.usecases.rows import Asking, Mutation, Reading, Wait, Write
 
@@ -114,11 +114,12 @@ READINGS: Final[Mapping[str, Reading]] = {
         Reading(name="list_agents", ask=_list_agents),
         *task_tools.READINGS,
         *agent_tools.READINGS,
+        *evidence_tools.READINGS,
         *context_tools.READINGS,
         *file_tools.READINGS,
     )
 }
 
 WRITES: Final[Mapping[str, Write]] = {
-    row.name: row for row in (*task_tools.WRITES, *context_tools.WRITES, *file_tools.WRITES)
+    row.name: row for row in (*task_tools.WRITES, *evidence_tools.WRITES, *context_tools.WRITES, *file_tools.WRITES)
 }

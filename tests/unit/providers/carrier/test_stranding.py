@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from fencepost.errors import NotWritten
+from fencepost_providers import outbox
 from fencepost_providers.adapters.base import SUBMIT_MS_MAX, StartFailed
 from fencepost_providers.carrier import CLAIM_SPARE_MS, SUBMIT_SLACK_MS
 from fencepost_providers.domain.agents import Desired
@@ -219,6 +221,50 @@ async def test_a_claim_that_could_expire_while_it_is_submitted_is_given_back(ben
     asked = bench.mailbox.add("ann", "request")
     await until(lambda: bench.mailbox.answers(asked)[:1] == [Answer.RELEASED])
     assert runtime.submitted == []
+
+
+@pytest.mark.requirement("providers.an-end-is-on-a-disk-before-it-counts")
+async def test_the_end_of_a_turn_that_the_mailbox_takes_at_once_is_written_by_nobody_else(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "TELL_FIRST_MS_MAX", 600_000)
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    await until(lambda: len(bench.carrying.outbox) == 0)
+    written: list[object] = []
+    monkeypatch.setattr(bench.carrying.store, "record", written.append)
+    runtime.end("turn-1")
+    await until(lambda: bench.mailbox.outcomes, "the mailbox being told")
+    (told,) = bench.mailbox.outcomes
+    await until(lambda: not bench.carrying.outbox.records(told.token), "the end being forgotten")
+    assert (len(bench.mailbox.outcomes), written) == (1, [])
+
+
+@pytest.mark.requirement("providers.an-end-is-on-a-disk-before-it-counts")
+@pytest.mark.parametrize("why", ["it cannot be reached", "it takes longer"])
+async def test_the_end_of_a_turn_that_the_mailbox_does_not_take_at_once_is_written_here_until_it_does(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch, why: str
+) -> None:
+    runtime = await bench.kept("ann")
+    asked = bench.mailbox.add("ann", "request")
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    gate, reached, store = asyncio.Event(), asyncio.Event(), bench.carrying.store
+    tell = held(gate, bench.mailbox.tell_outcome, reached)
+    if why == "it cannot be reached":
+        # Well above what any test waits: only the failure itself makes it be written.
+        monkeypatch.setattr(outbox, "TELL_FIRST_MS_MAX", 600_000)
+        bench.mailbox.trouble = {"tell_outcome": [NotWritten("unreachable", "it is away")]}
+        tell = bench.mailbox.tell_outcome
+        monkeypatch.setattr(outbox, "TELL_AGAIN_MS_MIN", 600_000)
+    monkeypatch.setattr(bench.mailbox, "tell_outcome", tell)
+    runtime.end("turn-1")
+    await until(store.outcomes, "the end being written")
+    if why == "it cannot be reached":
+        return
+    gate.set()
+    await until(lambda: not store.outcomes(), "the row being forgotten")
+    assert len(bench.mailbox.outcomes) == 1
 
 
 @pytest.mark.requirement("providers.outcomes-wait-while-the-mailbox-is-away")
