@@ -687,6 +687,10 @@ class Sessions(_Service["SessionsServiceAsyncStub"]):
         """Create the project of a location, or return the one that stands."""
         return await self._keyed(lambda stub: stub.EnsureProject, request)
 
+    async def update_project(self, request: sessions.UpdateProjectRequest) -> sessions.UpdateProjectResponse:
+        """Change what is set of a project. Repeating it changes nothing more."""
+        return await self._asked(lambda stub: stub.UpdateProject, request, writes=True)
+
     async def list_projects(self, request: sessions.ListProjectsRequest) -> sessions.ListProjectsResponse:
         """Return a page of projects."""
         return await self._asked(lambda stub: stub.ListProjects, request)

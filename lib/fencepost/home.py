@@ -40,6 +40,9 @@ TOKEN_PREFIX: Final = "fp_"  # noqa: S105 (the form, not a secret)
 TOKEN_CHARS: Final = len(TOKEN_PREFIX) + 43
 CREDENTIAL_BYTES_MAX: Final = 256
 
+# In an agent's folder: which MCP tools are stored for it.
+TOOLS_NAME: Final = "tools"
+
 FOLDER_MODE: Final = 0o700
 _OTHERS: Final = 0o077
 _OTHERS_WRITE: Final = 0o022

@@ -24,6 +24,7 @@ from fencepost.cli.launching import (
     Model,
     Sandbox,
     SessionPolicy,
+    Tools,
     WhenActive,
     launch_facts,
     launch_settings,
@@ -73,6 +74,7 @@ def create(
     include: Include = None,
     when_active: WhenActive = None,
     session: SessionPolicy = None,
+    tools: Tools = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -95,6 +97,7 @@ def create(
             include=include,
             when_active=when_active,
             session=session,
+            tools=tools,
         ),
     )
 
@@ -259,6 +262,7 @@ def update(
     include: Include = None,
     when_active: WhenActive = None,
     session: SessionPolicy = None,
+    tools: Tools = None,
     key: Key = None,
     as_json: AsJson = False,
 ) -> None:
@@ -274,6 +278,7 @@ def update(
         include=include,
         when_active=when_active,
         session=session,
+        tools=tools,
     )
     ask = pb.UpdateAgentRequest(
         idempotency_key=key_or_new(key), name=name, role=_role(role), provider=provider, launch=launch

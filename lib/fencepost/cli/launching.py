@@ -47,6 +47,15 @@ SessionPolicy = Annotated[
     typer.Option("--session", metavar="HOW", help="A start resumes (resume, default) or begins anew (fresh)."),
 ]
 
+Tools = Annotated[
+    str | None,
+    typer.Option(
+        "--tools",
+        metavar="FAMILIES",
+        help='MCP tools it is offered at most: all, off, or families with commas between them; "" clears.',
+    ),
+]
+
 
 def launch_settings(
     *,
@@ -59,6 +68,7 @@ def launch_settings(
     include: list[str] | None,
     when_active: str | None,
     session: str | None,
+    tools: str | None,
 ) -> pb.LaunchSettings | None:
     """Return what was named, None where nothing was.
 
@@ -72,6 +82,7 @@ def launch_settings(
         approval=approval,
         session_policy=session,
         custom_arguments=arguments,
+        tools_profile=tools,
     )
     if agent_class is not None:
         setattr(settings, "class", agent_class)
@@ -100,5 +111,6 @@ def launch_facts(agent: pb.Agent) -> dict[str, str]:
         "Arguments": launch.custom_arguments,
         "Include": ", ".join(launch.include_directories),
         "When active": "after the turn" if after_turn else "",
+        "Tools": launch.tools_profile,
         "Session": "begins anew at each start" if launch.session_policy == "fresh" else "",
     }

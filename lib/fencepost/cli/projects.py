@@ -22,7 +22,7 @@ from fencepost.home import is_uuid
 from fencepost.mailbox.v1 import context_pb2, tasks_pb2
 from fencepost.sessions.v1 import sessions_pb2 as pb
 
-projects = typer.Typer(help="List, show and create projects.", no_args_is_help=True)
+projects = typer.Typer(help="List, show, create and change projects.", no_args_is_help=True)
 
 _KINDS: Final = {pb.PROJECT_KIND_GIT: "git", pb.PROJECT_KIND_FOLDER: "folder"}
 
@@ -97,6 +97,8 @@ def show(
     kind = _KINDS.get(project.kind, "?")
     screen.put(f"{one_line(project.name)}  {project.project_id}")
     screen.put(f"  {kind} {one_line(project.location)}, since {screen.moment(project.created_at_ms)}")
+    if project.tools_profile:
+        screen.put(f"  tools: {project.tools_profile}")
     screen.put(f"  agents: {', '.join(one_line(agent.name) for agent in found.agents) or 'none'}")
     if found.tasks is not None:
         counted = ", ".join(f"{count} {word.replace('_', ' ')}" for word, count in found.tasks.items())
@@ -126,6 +128,42 @@ def create(
         return
     what = "is a project now" if made.created else "was a project already"
     screen.put(f"{one_line(made.project.location)} {what}: {one_line(made.project.name)}, {made.project.project_id}")
+
+
+@projects.command("update")
+def update(
+    named: Annotated[
+        str | None, typer.Argument(metavar="[PROJECT]", help="UUID, or a folder of it; by default the current one.")
+    ] = None,
+    *,
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            "--tools",
+            metavar="FAMILIES",
+            help="MCP tools its agents are offered at most, where nothing is set of one itself: all, off, or families"
+            ' with commas between them; "" clears.',
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Change what is set of a project."""
+    operator = acting.as_operator()
+    if tools is None:
+        raise Refused("invalid_arguments", "nothing to change was named; nothing was written", hint="See --help.")
+
+    async def work(services: acting.Services) -> pb.UpdateProjectResponse:
+        project = await _project_named(services, named)
+        ask = pb.UpdateProjectRequest(project_id=project.project_id, tools_profile=tools)
+        return await services.sessions.update_project(ask)
+
+    changed = acting.call(operator, work)
+    if as_json:
+        screen.put_json(plain(changed))
+        return
+    project = changed.project
+    what = project.tools_profile or "whatever their servers are started to offer"
+    screen.put(f"Agents of {one_line(project.name)} ({project.project_id}) are offered: {what}.")
 
 
 async def _project_named(services: acting.Services, named: str | None) -> pb.Project:

@@ -5,7 +5,7 @@ Imported only where one of these says something; a server of which nobody said a
 
 from __future__ import annotations
 
-from fencepost.mcp import names, offered, profiles
+from fencepost.mcp import names, profiles
 from fencepost.mcp.session import Told
 
 # Not imported from typing, which would be the most expensive import of the stdio shim.
@@ -79,6 +79,8 @@ def telling(name: str, families: frozenset[str], *, warp: bool) -> Told:
     """Return what a client is told of a server of this name that offers these families."""
     if families == profiles.DEFAULT:
         return Told(name=name.encode())
+    from fencepost.mcp import offered  # noqa: PLC0415 (a name alone needs none of it)
+
     table = offered.WARPED if warp else offered.TOLD
     parts = [table[family] for family in profiles.FAMILIES if family in families]
     words = b" ".join(part for part, _ in parts if part)

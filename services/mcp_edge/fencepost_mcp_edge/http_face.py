@@ -21,7 +21,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fencepost.client import Channels
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, Refused
+from fencepost.home import Home, is_uuid
 from fencepost.mcp import offers
 from fencepost.mcp.link import new_nonce
 from fencepost.mcp.names import server_name
@@ -40,8 +41,37 @@ HTTP_CONNECTIONS_MAX: Final = 256
 HEAD_BYTES_MAX: Final = 16 * 1024
 HEAD_MS_MAX: Final = 10_000
 KEEP_ALIVE_S: Final = 15
+AGENTS_KNOWN_MAX: Final = 4096
+# Discovery does not wait for services; what an agent may call is decided at the call.
+TOLD_MS_MAX: Final = 2_000
 
 _log: Final = logs.get(__name__)
+
+
+class StoredTools:
+    """Which families are stored for an agent that comes without a shim, and so tells nothing but its credential."""
+
+    def __init__(self, home: Home) -> None:
+        self._home: Final = home
+        # The agent behind a credential never changes.
+        self._known: Final[dict[str, str]] = {}
+
+    async def __call__(self, caller: Caller) -> frozenset[str] | None:
+        """Return the families; None where nothing is stored, or nobody knows the credential: who is asked refuses it.
+
+        Raises:
+            NotWritten: sessions could not be asked.
+        """
+        agent_id = self._known.get(caller.token_sha256, "")
+        if not agent_id:
+            try:
+                agent_id = await caller.agent_id()
+            except Refused:
+                return None
+            if len(self._known) >= AGENTS_KNOWN_MAX:
+                self._known.clear()
+            self._known[caller.token_sha256] = agent_id
+        return offers.stored_in(str(self._home.agent_folder(agent_id))) if is_uuid(agent_id) else None
 
 
 class HttpFace:
@@ -137,8 +167,9 @@ class HttpFace:
     async def told(self, caller: Caller) -> Told:
         """Return what the agent is told of this server; what is stored for one that nobody knows is nothing."""
         try:
-            families = await caller.families()
-        except FencepostError:
+            async with asyncio.timeout(TOLD_MS_MAX / 1000):
+                families = await caller.families()
+        except (FencepostError, TimeoutError):
             families = caller.asked
         return offers.telling(self._name, families, warp=caller.warp)
 

@@ -30,7 +30,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
             calls_in_flight_max=settings.calls_in_flight_max,
         )
         shims = Shims(home=home, channels=channels, limits=limits)
-        http = _http(channels, limits, settings)
+        http = _http(home, channels, limits, settings)
         server = Server(
             ServeSettings(
                 home=home,
@@ -60,13 +60,19 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
     return 0
 
 
-def _http(channels: Channels, limits: Limits, settings: Settings) -> HttpFace | None:
+def _http(home: Home, channels: Channels, limits: Limits, settings: Settings) -> HttpFace | None:
     if not settings.http_port:
         return None
     # Who uses only shims does not pay for a web server.
-    from fencepost_mcp_edge.http_face import HttpFace  # noqa: PLC0415 (see above)
+    from fencepost_mcp_edge.http_face import HttpFace, StoredTools  # noqa: PLC0415 (see above)
 
-    return HttpFace(channels=channels, limits=limits, port=settings.http_port, drain_ms=settings.drain_ms)
+    return HttpFace(
+        channels=channels,
+        limits=limits,
+        port=settings.http_port,
+        drain_ms=settings.drain_ms,
+        stored=StoredTools(home),
+    )
 
 
 async def _drained(shims: Shims, http: HttpFace | None) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost.holds import HOLD, LET_GO
-from fencepost.home import FOLDER_MODE, Home, is_uuid
+from fencepost.home import FOLDER_MODE, TOOLS_NAME, Home, is_uuid
 from fencepost_kit.files import PRIVATE_MODE
 from fencepost_kit.identity import UnusableCredential, fingerprint, read_token
 from fencepost_sessions.domain.credentials import HomeCredential
@@ -112,8 +112,9 @@ def _remove(place: Path, own_folder: Path | None) -> None:
     place.unlink(missing_ok=True)
     _sync_folder(place.parent)
     if own_folder is not None:
-        # What a session that was the agent left there; one that still runs holds a name of nobody.
-        for name in (HOLD, LET_GO):
+        # What was set of its tools, and what a session that was the agent left there; one that still runs holds a name
+        # of nobody.
+        for name in (HOLD, LET_GO, TOOLS_NAME):
             (own_folder / name).unlink(missing_ok=True)
     _withdraw(place, own_folder)
 

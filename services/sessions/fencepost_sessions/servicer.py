@@ -34,6 +34,7 @@ from fencepost_sessions.usecases.report_status import report_status
 from fencepost_sessions.usecases.revoke_credential import revoke_credential
 from fencepost_sessions.usecases.set_conversation import set_conversation
 from fencepost_sessions.usecases.update_agent import update_agent
+from fencepost_sessions.usecases.update_project import update_project
 from fencepost_sessions.usecases.watch_directory import watch_directory
 
 READ_MS_MAX: Final = 5_000
@@ -51,6 +52,7 @@ RULES: Final[Mapping[str, Rule]] = MappingProxyType(
         "Describe": Rule(roles=_ANYBODY, deadline_ms_max=READ_MS_MAX),
         "GetCaller": Rule(roles=_ANYBODY, deadline_ms_max=READ_MS_MAX),
         "EnsureProject": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
+        "UpdateProject": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
         "ListProjects": Rule(roles=_OPERATOR | _SERVICE, deadline_ms_max=READ_MS_MAX),
         "CreateAgent": Rule(roles=_OPERATOR, deadline_ms_max=WRITE_MS_MAX),
         "ListAgents": Rule(roles=_READERS, deadline_ms_max=READ_MS_MAX),
@@ -92,6 +94,11 @@ class SessionsServicer:
         return translate.project_stands_to_proto(
             await ensure_project(self._ports, caller_from_kit(call.caller), wanted)
         )
+
+    async def UpdateProject(self, request: pb.UpdateProjectRequest, call: Call) -> pb.UpdateProjectResponse:
+        tools_profile = request.tools_profile if request.HasField("tools_profile") else None
+        project = await update_project(self._ports, project_id=request.project_id, tools_profile=tools_profile)
+        return pb.UpdateProjectResponse(project=translate.project_to_proto(project))
 
     async def ListProjects(self, request: pb.ListProjectsRequest, call: Call) -> pb.ListProjectsResponse:
         page = await list_projects(self._ports, page_size=request.page_size, page_token=request.page_token)

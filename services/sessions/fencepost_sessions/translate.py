@@ -41,6 +41,7 @@ from fencepost_sessions.usecases.watch_directory import WatchDirectory
 STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
     {
         refusals.InvalidName: grpc.StatusCode.INVALID_ARGUMENT,
+        refusals.InvalidToolsProfile: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidRole: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidProvider: grpc.StatusCode.INVALID_ARGUMENT,
         refusals.InvalidWorkspace: grpc.StatusCode.INVALID_ARGUMENT,
@@ -117,6 +118,7 @@ def project_to_proto(project: Project) -> pb.Project:
         kind=pb.ProjectKind.ValueType(int(project.kind)),
         location=project.location,
         created_at_ms=project.created_at_ms,
+        tools_profile=project.tools_profile,
     )
 
 

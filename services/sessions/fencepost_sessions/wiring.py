@@ -25,6 +25,7 @@ from fencepost_sessions.credential_files import HomeCredentialFiles
 from fencepost_sessions.servicer import RULES, SessionsServicer
 from fencepost_sessions.settings import Settings
 from fencepost_sessions.store.sqlite import SqliteStore
+from fencepost_sessions.tool_files import HomeToolFiles
 from fencepost_sessions.translate import STATUS_OF, caller_of_credential
 from fencepost_sessions.usecases.bells import Bells
 from fencepost_sessions.usecases.followers import Followers
@@ -33,6 +34,7 @@ from fencepost_sessions.usecases.lease_time import LeaseTime
 from fencepost_sessions.usecases.open_directory import open_directory
 from fencepost_sessions.usecases.ports import Ports
 from fencepost_sessions.usecases.tokens import CredentialFiles, Tokens
+from fencepost_sessions.usecases.tools_shown import ToolFiles, ToolsShown
 
 SERVICE: Final = sessions_pb2.DESCRIPTOR.services_by_name["SessionsService"]
 
@@ -68,6 +70,7 @@ class Parts:
 def build(
     database: Path,
     files: CredentialFiles,
+    tool_files: ToolFiles,
     *,
     on_fatal: Callable[[BaseException], None],
     clock: Clock = SYSTEM_CLOCK,
@@ -90,6 +93,7 @@ def build(
         lease_time=LeaseTime(clock),
         new_id=new_id,
         tokens=tokens,
+        tools_shown=ToolsShown(store=store, files=tool_files),
         bells=bells,
         followers=Followers(),
         version=__version__,
@@ -135,7 +139,7 @@ async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:
         failed.append(error)
         stop.set()
 
-    parts = build(home.database(SESSIONS), HomeCredentialFiles(home), on_fatal=on_fatal)
+    parts = build(home.database(SESSIONS), HomeCredentialFiles(home), HomeToolFiles(home), on_fatal=on_fatal)
     server = Server(
         ServeSettings(
             home=home,

@@ -20,6 +20,7 @@ from fencepost_sessions.credential_files import HomeCredentialFiles
 from fencepost_sessions.domain.identifiers import uuid_bytes, uuid_text
 from fencepost_sessions.domain.leases import LeaseKind
 from fencepost_sessions.domain.roles import Caller, Role
+from fencepost_sessions.tool_files import HomeToolFiles
 from fencepost_sessions.usecases.acquire_lease import AcquireLease, acquire_lease
 from fencepost_sessions.usecases.begin_generation import BeginGeneration, begin_generation
 from fencepost_sessions.usecases.create_agent import CreateAgent, create_agent
@@ -131,7 +132,9 @@ class LeasesMachine(RuleBasedStateMachine):
             self.home.prepare()
             files = HomeCredentialFiles(self.home)
             fatal: list[BaseException] = []
-            parts = build(self.home.database(SESSIONS), files, on_fatal=fatal.append, clock=self.clock)
+            parts = build(
+                self.home.database(SESSIONS), files, HomeToolFiles(self.home), on_fatal=fatal.append, clock=self.clock
+            )
             await parts.open()
             return parts
 

@@ -64,7 +64,7 @@ async def test_the_page_names_every_metric_with_its_labels_and_no_other(tmp_path
     a_mailbox(tmp_path).tell(mailbox)
     RpcMetrics(service="mailbox", registry=mailbox)("Send")
     store_info(mailbox, service="mailbox", epoch="e", schema=1)
-    parts = build(tmp_path / "s.db", None, on_fatal=print)  # type: ignore[arg-type]
+    parts = build(tmp_path / "s.db", None, None, on_fatal=print)  # type: ignore[arg-type]
     server = grpc.aio.server()
     register(parts, server, None, sessions)
     await server.stop(None)

@@ -31,7 +31,7 @@ async def revision_of(running: Running) -> int:
 
 async def test_describe_tells_version_schema_epoch_and_revision(running: Running) -> None:
     answer = await running.operator("Describe", pb.DescribeRequest())
-    assert (answer.version, answer.schema_version) == (__version__, 3)
+    assert (answer.version, answer.schema_version) == (__version__, 4)
     assert str(uuid.UUID(answer.epoch)) == answer.epoch
     before = answer.revision
     await running.create("ann")

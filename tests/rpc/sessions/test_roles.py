@@ -25,6 +25,7 @@ MAY: Mapping[str, tuple[str, ...]] = {
     "Describe": KINDS,
     "GetCaller": KINDS,
     "EnsureProject": ("operator",),
+    "UpdateProject": ("operator",),
     "ListProjects": ("operator", "service"),
     "CreateAgent": ("operator",),
     "ListAgents": ("agent", "coordinator", "operator"),

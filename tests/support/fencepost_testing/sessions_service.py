@@ -16,6 +16,7 @@ from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2_grpc
 from fencepost_kit.identity import fingerprint
 from fencepost_sessions.credential_files import HomeCredentialFiles
+from fencepost_sessions.tool_files import HomeToolFiles
 from fencepost_sessions.wiring import Parts, build, register
 from fencepost_testing.clock import VirtualClock
 
@@ -62,7 +63,9 @@ class Running:
     async def start(self) -> None:
         self.home.prepare()
         files = HomeCredentialFiles(self.home)
-        parts = build(self.home.database(SESSIONS), files, on_fatal=self.fatal.append, clock=self.clock)
+        parts = build(
+            self.home.database(SESSIONS), files, HomeToolFiles(self.home), on_fatal=self.fatal.append, clock=self.clock
+        )
         await parts.open()
         self._parts = parts
         self._server = grpc.aio.server()

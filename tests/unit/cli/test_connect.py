@@ -137,10 +137,10 @@ def test_an_agent_changes_no_configuration(person: Shell) -> None:
         ("cat", "something else"),
         ("echo nonsense", "something else"),
         ('read x; echo \'{"id":1,"result":{"serverInfo":{"name":"other"}}}\'', "something else"),
-        ('read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost"}}}\'; cat >/dev/null', "status"),
+        ('read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost-local"}}}\'; cat >/dev/null', "status"),
         (
             (
-                'read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost"}}}\';'
+                'read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost-local"}}}\';'
                 ' echo \'{"id":2,"result":{"tools":[{"name":"reply"}]}}\'; cat >/dev/null'
             ),
             "does not offer send_message",
@@ -153,7 +153,8 @@ async def test_whatever_a_server_does_the_trial_ends_and_says_what_was_wrong(
 ) -> None:
     monkeypatch.setattr(trial, "HANDSHAKE_MS_MAX", 600)
     monkeypatch.setattr(trial, "END_MS_MAX", 200)
-    server = Server(command="/bin/sh", arguments=("-c", script), environment={}, passes=())
+    named = {"FENCEPOST_SERVER_NAME": "fencepost-local"}
+    server = Server(command="/bin/sh", arguments=("-c", script), environment=named, passes=())
     tried = await trial.shake_hands(server, env=os.environ, cwd=tmp_path)
     assert problem in tried.problem or (problem == "status" and "did not answer" in tried.problem)
     missing = await trial.shake_hands(

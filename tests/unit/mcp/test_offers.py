@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.home import TOOLS_NAME
 from fencepost.mcp import answers, generate, names, offers, profiles, reference, registry, shim
 from fencepost.mcp.arguments import given
 from fencepost.mcp.registry import ALL_TOOLS_LIST_BYTES_MAX, TOOLS_LIST_BYTES_MAX, Malformed, examine, menu
@@ -179,6 +180,6 @@ def test_what_is_stored_for_an_agent_is_read_from_its_folder(tmp_path: Path, tex
 def test_the_shim_looks_at_every_variable_that_may_change_what_it_tells() -> None:
     telling = {profiles.TOOLS_VARIABLE, profiles.NAMES_VARIABLE, names.SERVER_VARIABLE}
     assert set(shim.TELLING) == telling | set(names.SSH_VARIABLES) | set(names.WSL_VARIABLES)
-    assert (shim.WSL_MARK, shim.STORED) == (names.WSL_MARK, offers.STORED)
+    assert (shim.WSL_MARK, shim.STORED, offers.STORED) == (names.WSL_MARK, TOOLS_NAME, TOOLS_NAME)
     assert answers.SERVER_NAME.decode() == names.LOCAL
     assert Told().tools_list is answers.TOOLS_LIST

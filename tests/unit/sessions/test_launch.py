@@ -18,7 +18,6 @@ from fencepost_sessions.domain.launch import (
     NO_CHANGE,
     NO_LAUNCH,
     SESSION_POLICIES,
-    TOOLS_PROFILES,
     DeliverWhenActive,
     LaunchChange,
     LaunchSettings,
@@ -41,6 +40,7 @@ from fencepost_sessions.domain.limits import (
     SANDBOX_BYTES_MAX,
 )
 from fencepost_sessions.domain.refusals import InvalidCustomArguments, InvalidLaunchSettings
+from fencepost_sessions.domain.tools import ALL_TOOLS, NO_TOOLS, TOOL_FAMILIES
 
 WORDS = {
     "class_name": CLASS_BYTES_MAX,
@@ -49,7 +49,11 @@ WORDS = {
     "sandbox": SANDBOX_BYTES_MAX,
     "approval": APPROVAL_BYTES_MAX,
 }
-LISTS = {"session_policy": SESSION_POLICIES, "capture": CAPTURES, "tools_profile": TOOLS_PROFILES}
+LISTS = {
+    "session_policy": SESSION_POLICIES,
+    "capture": CAPTURES,
+    "tools_profile": (*TOOL_FAMILIES, ALL_TOOLS, NO_TOOLS, "files,tasks"),
+}
 SETTINGS = st.builds(
     LaunchSettings,
     class_name=st.sampled_from(("", "a")),

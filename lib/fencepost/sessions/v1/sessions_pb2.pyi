@@ -260,7 +260,9 @@ class LaunchSettings(_message.Message):
     capture: _builtins.str
     """Whether its conversation is archived: "on", "off"; absent follows the home."""
     tools_profile: _builtins.str
-    """Which MCP tools it is offered: "messaging" (also when absent), "tasks", "context", "files", "all", "off"."""
+    """Which MCP tools it is offered at most: "all", "off", or of "messaging", "tasks", "context", "files" as many as wanted with commas
+    between them. Absent: what is set of its project.
+    """
     deliver_when_active: Global___DeliverWhenActive.ValueType
     """What work does that arrives while it is in a turn."""
     @_builtins.property
@@ -445,6 +447,7 @@ class Project(_message.Message):
     KIND_FIELD_NUMBER: _builtins.int
     LOCATION_FIELD_NUMBER: _builtins.int
     CREATED_AT_MS_FIELD_NUMBER: _builtins.int
+    TOOLS_PROFILE_FIELD_NUMBER: _builtins.int
     project_id: _builtins.str
     """UUID."""
     name: _builtins.str
@@ -455,6 +458,10 @@ class Project(_message.Message):
     """Absolute canonical path of the git common directory or folder, at most 4096 bytes."""
     created_at_ms: _builtins.int
     """When it was created, Unix milliseconds."""
+    tools_profile: _builtins.str
+    """Which MCP tools its agents are offered at most where nothing is set of an agent itself, in words of LaunchSettings.tools_profile.
+    Empty: whatever a server is started to offer.
+    """
     def __init__(
         self,
         *,
@@ -463,10 +470,11 @@ class Project(_message.Message):
         kind: Global___ProjectKind.ValueType = ...,
         location: _builtins.str = ...,
         created_at_ms: _builtins.int = ...,
+        tools_profile: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "kind", b"kind", "location", b"location", "name", b"name", "project_id", b"project_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at_ms", b"created_at_ms", "kind", b"kind", "location", b"location", "name", b"name", "project_id", b"project_id", "tools_profile", b"tools_profile"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -769,6 +777,58 @@ class EnsureProjectResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___EnsureProjectResponse: _TypeAlias = EnsureProjectResponse  # noqa: Y015
+
+@_typing.final
+class UpdateProjectRequest(_message.Message):
+    """What to set of a project."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_ID_FIELD_NUMBER: _builtins.int
+    TOOLS_PROFILE_FIELD_NUMBER: _builtins.int
+    project_id: _builtins.str
+    """UUID."""
+    tools_profile: _builtins.str
+    """Absent leaves it as it is, empty takes it back."""
+    def __init__(
+        self,
+        *,
+        project_id: _builtins.str = ...,
+        tools_profile: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_tools_profile", b"_tools_profile", "tools_profile", b"tools_profile"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_tools_profile", b"_tools_profile", "project_id", b"project_id", "tools_profile", b"tools_profile"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__tools_profile: _TypeAlias = _typing.Literal["tools_profile"]  # noqa: Y015
+    _WhichOneofArgType__tools_profile: _TypeAlias = _typing.Literal["_tools_profile", b"_tools_profile"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__tools_profile) -> _WhichOneofReturnType__tools_profile | None: ...
+
+Global___UpdateProjectRequest: _TypeAlias = UpdateProjectRequest  # noqa: Y015
+
+@_typing.final
+class UpdateProjectResponse(_message.Message):
+    """The project as it stands now."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PROJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def project(self) -> Global___Project:
+        """With what was set."""
+
+    def __init__(
+        self,
+        *,
+        project: Global___Project | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["project", b"project"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["project", b"project"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateProjectResponse: _TypeAlias = UpdateProjectResponse  # noqa: Y015
 
 @_typing.final
 class ListProjectsRequest(_message.Message):

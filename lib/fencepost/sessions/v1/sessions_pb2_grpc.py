@@ -52,6 +52,11 @@ class SessionsServiceStub:
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectRequest.SerializeToString,
                 response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectResponse.FromString,
                 _registered_method=True)
+        self.UpdateProject = channel.unary_unary(
+                '/fencepost.sessions.v1.SessionsService/UpdateProject',
+                request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectRequest.SerializeToString,
+                response_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectResponse.FromString,
+                _registered_method=True)
         self.ListProjects = channel.unary_unary(
                 '/fencepost.sessions.v1.SessionsService/ListProjects',
                 request_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.ListProjectsRequest.SerializeToString,
@@ -176,6 +181,13 @@ class SessionsServiceServicer:
 
     def EnsureProject(self, request, context):
         """Creates the project of a location, or answers the one that stands. Operator.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateProject(self, request, context):
+        """Changes what is set of a project. Repeating it changes nothing more. Operator.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -345,6 +357,11 @@ def add_SessionsServiceServicer_to_server(servicer, server):
                     servicer.EnsureProject,
                     request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectRequest.FromString,
                     response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectResponse.SerializeToString,
+            ),
+            'UpdateProject': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateProject,
+                    request_deserializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectRequest.FromString,
+                    response_serializer=fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectResponse.SerializeToString,
             ),
             'ListProjects': grpc.unary_unary_rpc_method_handler(
                     servicer.ListProjects,
@@ -531,6 +548,33 @@ class SessionsService:
             '/fencepost.sessions.v1.SessionsService/EnsureProject',
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectRequest.SerializeToString,
             fencepost_dot_sessions_dot_v1_dot_sessions__pb2.EnsureProjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateProject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fencepost.sessions.v1.SessionsService/UpdateProject',
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectRequest.SerializeToString,
+            fencepost_dot_sessions_dot_v1_dot_sessions__pb2.UpdateProjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

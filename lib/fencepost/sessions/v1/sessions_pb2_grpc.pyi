@@ -42,6 +42,8 @@ class SessionsServiceStub:
     """Tells who the presented credential speaks for. Any authenticated caller."""
     EnsureProject: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.EnsureProjectRequest, _sessions_pb2.EnsureProjectResponse]
     """Creates the project of a location, or answers the one that stands. Operator."""
+    UpdateProject: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.UpdateProjectRequest, _sessions_pb2.UpdateProjectResponse]
+    """Changes what is set of a project. Repeating it changes nothing more. Operator."""
     ListProjects: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.ListProjectsRequest, _sessions_pb2.ListProjectsResponse]
     """Lists every project of the home, oldest first. Operator, service."""
     CreateAgent: _grpc.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]
@@ -111,6 +113,8 @@ class SessionsServiceAsyncStub(SessionsServiceStub):
     """Tells who the presented credential speaks for. Any authenticated caller."""
     EnsureProject: _aio.UnaryUnaryMultiCallable[_sessions_pb2.EnsureProjectRequest, _sessions_pb2.EnsureProjectResponse]  # type: ignore[assignment]
     """Creates the project of a location, or answers the one that stands. Operator."""
+    UpdateProject: _aio.UnaryUnaryMultiCallable[_sessions_pb2.UpdateProjectRequest, _sessions_pb2.UpdateProjectResponse]  # type: ignore[assignment]
+    """Changes what is set of a project. Repeating it changes nothing more. Operator."""
     ListProjects: _aio.UnaryUnaryMultiCallable[_sessions_pb2.ListProjectsRequest, _sessions_pb2.ListProjectsResponse]  # type: ignore[assignment]
     """Lists every project of the home, oldest first. Operator, service."""
     CreateAgent: _aio.UnaryUnaryMultiCallable[_sessions_pb2.CreateAgentRequest, _sessions_pb2.CreateAgentResponse]  # type: ignore[assignment]
@@ -195,6 +199,14 @@ class SessionsServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_sessions_pb2.EnsureProjectResponse, _abc.Awaitable[_sessions_pb2.EnsureProjectResponse]]:
         """Creates the project of a location, or answers the one that stands. Operator."""
+
+    @_abc_1.abstractmethod
+    def UpdateProject(
+        self,
+        request: _sessions_pb2.UpdateProjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_sessions_pb2.UpdateProjectResponse, _abc.Awaitable[_sessions_pb2.UpdateProjectResponse]]:
+        """Changes what is set of a project. Repeating it changes nothing more. Operator."""
 
     @_abc_1.abstractmethod
     def ListProjects(

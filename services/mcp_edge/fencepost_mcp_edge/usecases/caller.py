@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
 
@@ -100,6 +101,11 @@ class Caller:
             FencepostError: what is stored could not be learned.
         """
         return menu(await self.families(), warp=self._hello.warp)
+
+    @property
+    def token_sha256(self) -> str:
+        """What stands for the credential where it is remembered."""
+        return hashlib.sha256(self._hello.token.encode()).hexdigest()
 
     @property
     def asked(self) -> frozenset[str]:

@@ -26,10 +26,10 @@ from fencepost_sessions.domain.limits import (
 from fencepost_sessions.domain.paths import path_flaw
 from fencepost_sessions.domain.refusals import InvalidCustomArguments, InvalidDesiredState, InvalidLaunchSettings
 from fencepost_sessions.domain.texts import bytes_of, word_flaw
+from fencepost_sessions.domain.tools import tools_flaw
 
 SESSION_POLICIES: Final = ("resume", "fresh")
 CAPTURES: Final = ("on", "off")
-TOOLS_PROFILES: Final = ("messaging", "tasks", "context", "files", "all", "off")
 # Tag and length of one text in a message.
 TEXT_FRAME_BYTES: Final = 4
 
@@ -117,7 +117,7 @@ _FLAWS: Final[Mapping[str, Callable[[str], str | None]]] = MappingProxyType(
         "session_policy": _one_of(SESSION_POLICIES),
         "checkout_root": path_flaw,
         "capture": _one_of(CAPTURES),
-        "tools_profile": _one_of(TOOLS_PROFILES),
+        "tools_profile": tools_flaw,
     }
 )
 

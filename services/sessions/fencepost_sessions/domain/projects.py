@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from fencepost_sessions.domain.limits import NAME_INPUT_BYTES_MAX, PROJECTS_MAX, ROW_FRAME_BYTES
 from fencepost_sessions.domain.names import flaw_of
 from fencepost_sessions.domain.paths import name_from_location, project_location
-from fencepost_sessions.domain.refusals import ConflictingKind, InvalidLocation, InvalidName, LimitReached
+from fencepost_sessions.domain.refusals import (
+    ConflictingKind,
+    InvalidLocation,
+    InvalidName,
+    InvalidToolsProfile,
+    LimitReached,
+)
+from fencepost_sessions.domain.tools import tools_flaw
 
 
 class ProjectKind(enum.IntEnum):
@@ -29,11 +36,13 @@ class Project:
     location: str
     name: str
     created_at_ms: int
+    # What its agents are offered where nothing is set for one itself; empty: whatever servers ask for.
+    tools_profile: str = ""
 
 
 def project_bytes(project: Project) -> int:
     """Return at least the bytes that a project takes in a message."""
-    texts = (project.name, project.location)
+    texts = (project.name, project.location, project.tools_profile)
     return ROW_FRAME_BYTES + sum(len(text.encode("utf-8", "surrogatepass")) for text in texts)
 
 
@@ -66,6 +75,18 @@ def project_place(*, kind: int, location: str, name: str) -> ProjectPlace:
     if flaw is not None:
         raise InvalidName(f"the project's name {flaw}; nothing was written", hint="Choose another name, or give none.")
     return ProjectPlace(kind=ProjectKind(kind), location=checked, name=shown)
+
+
+def project_tools(text: str) -> str:
+    """Return which tools a project's agents are offered; empty takes the setting back.
+
+    Raises:
+        InvalidToolsProfile: it names something else than families.
+    """
+    flaw = tools_flaw(text) if text else None
+    if flaw is not None:
+        raise InvalidToolsProfile(f"the tools profile {flaw}; nothing was written", hint="An empty text clears it.")
+    return text
 
 
 def check_same_kind(standing: Project, place: ProjectPlace) -> None:

@@ -126,6 +126,12 @@ class InvalidState(Refusal):
     reason = "invalid_state"
 
 
+class InvalidToolsProfile(Refusal):
+    """A tools profile names something else than families of tools."""
+
+    reason = "invalid_tools_profile"
+
+
 class InvalidLaunchSettings(Refusal):
     """A launch setting breaks its rule, or all together are too long."""
 

@@ -153,6 +153,10 @@ class Writing(Reading, Protocol):
         """Add a project."""
         ...
 
+    def update_project(self, project: Project) -> None:
+        """Replace what is set of a project."""
+        ...
+
     def insert_agent(self, agent: Agent) -> None:
         """Add an agent."""
         ...

@@ -59,7 +59,7 @@ def _execute(cursor: sqlite3.Cursor, name: str, parameters: Mapping[str, object]
 
 
 def _project(row: Row) -> Project:
-    number, project_id, kind, location, name, created_at_ms = row
+    number, project_id, kind, location, name, created_at_ms, tools_profile = row
     return Project(
         project_id=project_id,
         number=number,
@@ -67,6 +67,7 @@ def _project(row: Row) -> Project:
         location=location,
         name=name,
         created_at_ms=created_at_ms,
+        tools_profile=tools_profile,
     )
 
 
@@ -334,7 +335,12 @@ class SqliteWriting(SqliteReading):
             v_location=project.location,
             v_name=project.name,
             v_created_at_ms=project.created_at_ms,
+            v_tools_profile=project.tools_profile,
         )
+
+    def update_project(self, project: Project) -> None:
+        """Replace what is set of a project."""
+        self._write(1, "PROJECT_UPDATE", v_tools_profile=project.tools_profile, w_project_id=project.project_id)
 
     def insert_agent(self, agent: Agent) -> None:
         """Add an agent."""

@@ -13,19 +13,21 @@ UPDATE directory SET epoch=:v_epoch WHERE directory.id = :w_id"""
 DIRECTORY_RAISE_FLOOR: Final = """\
 UPDATE directory SET floor=:v_floor"""
 PROJECT_BY_ID: Final = """\
-SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms FROM
-project WHERE project.project_id = :w_project_id"""
+SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms,
+project.tools_profile FROM project WHERE project.project_id = :w_project_id"""
 PROJECT_BY_LOCATION: Final = """\
-SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms FROM
-project WHERE project.location = :w_location"""
+SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms,
+project.tools_profile FROM project WHERE project.location = :w_location"""
 PROJECT_PAGE: Final = """\
-SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms FROM
-project WHERE project.number > :after_number ORDER BY project.number LIMIT :rows OFFSET 0"""
+SELECT project.number, project.project_id, project.kind, project.location, project.name, project.created_at_ms,
+project.tools_profile FROM project WHERE project.number > :after_number ORDER BY project.number LIMIT :rows OFFSET 0"""
 PROJECT_COUNT: Final = """\
 SELECT count(*) AS count_1 FROM project"""
 PROJECT_INSERT: Final = """\
-INSERT INTO project (number, project_id, kind, location, name, created_at_ms) VALUES (:v_number, :v_project_id,
-:v_kind, :v_location, :v_name, :v_created_at_ms)"""
+INSERT INTO project (number, project_id, kind, location, name, created_at_ms, tools_profile) VALUES (:v_number,
+:v_project_id, :v_kind, :v_location, :v_name, :v_created_at_ms, :v_tools_profile)"""
+PROJECT_UPDATE: Final = """\
+UPDATE project SET tools_profile=:v_tools_profile WHERE project.project_id = :w_project_id"""
 AGENT_BY_ID: Final = """\
 SELECT agent.agent_id, agent.project_id, agent.name, agent.name_key, agent.role, agent.provider, agent.workspace,
 agent.generation, agent.created_at_ms, agent.revision, agent.state, agent.desired, agent.launch,

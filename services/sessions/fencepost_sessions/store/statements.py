@@ -89,6 +89,9 @@ PROJECT_BY_LOCATION: Final = select(PROJECT).where(_is(PROJECT, "location"))
 PROJECT_PAGE: Final = _page(select(PROJECT).where(PROJECT.c.number > bindparam("after_number")), PROJECT.c.number)
 PROJECT_COUNT: Final = select(func.count()).select_from(PROJECT)
 PROJECT_INSERT: Final = _inserting(PROJECT)
+PROJECT_UPDATE: Final = (
+    update(PROJECT).values(tools_profile=bindparam("v_tools_profile")).where(_is(PROJECT, "project_id"))
+)
 
 # --- agents ----------------------------------------------------------------------------------------------------------
 

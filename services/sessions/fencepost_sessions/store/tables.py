@@ -39,6 +39,7 @@ class ProjectRow(Table, table=True):
     location: str = Field(sa_column=Column("location", Text, nullable=False))
     name: str = Field(sa_column=Column("name", Text, nullable=False))
     created_at_ms: int = Field(sa_column=Column("created_at_ms", Integer, nullable=False))
+    tools_profile: str = Field(sa_column=Column("tools_profile", Text, nullable=False, server_default=text("''")))
 
 
 class AgentRow(Table, table=True):

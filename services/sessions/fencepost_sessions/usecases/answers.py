@@ -55,6 +55,7 @@ def words_of_project(project: Project) -> dict[str, object]:
         "location": project.location,
         "name": project.name,
         "created_at_ms": project.created_at_ms,
+        **({"tools_profile": project.tools_profile} if project.tools_profile else {}),
     }
 
 

@@ -158,4 +158,5 @@ async def create_agent(ports: Ports, caller: Caller, request: CreateAgent) -> tu
     else:
         agent, project = uuid_text(agent_id), uuid_text(project_id)
         _log.info("agent_created", agent_id=agent, project_id=project, revision=answer.agent.revision)
+    await ports.tools_shown.of_agent(answer.agent.agent_id)
     return answer, ports.tokens.files.path(answer.agent.agent_id)

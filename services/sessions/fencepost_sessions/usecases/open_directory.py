@@ -35,5 +35,6 @@ async def open_directory(ports: Ports) -> None:
         _log.info("leases_restarted", leases=leases)
     await ports.tokens.settle_agents()
     await ensure_home_credentials(ports)
+    await ports.tools_shown.of_all()
     directory = ports.store.read(lambda reading: reading.directory())
     _log.info("directory_open", epoch=uuid_text(directory.epoch), revision=directory.revision)

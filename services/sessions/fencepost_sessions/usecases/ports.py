@@ -11,6 +11,7 @@ from fencepost_sessions.usecases.bells import Bells
 from fencepost_sessions.usecases.followers import Followers
 from fencepost_sessions.usecases.lease_time import LeaseTime
 from fencepost_sessions.usecases.tokens import Tokens
+from fencepost_sessions.usecases.tools_shown import ToolsShown
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -22,6 +23,7 @@ class Ports:
     lease_time: LeaseTime
     new_id: Callable[[], bytes]
     tokens: Tokens
+    tools_shown: ToolsShown
     bells: Bells
     followers: Followers
     version: str

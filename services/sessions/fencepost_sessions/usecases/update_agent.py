@@ -126,6 +126,9 @@ async def update_agent(ports: Ports, caller: Caller, request: UpdateAgent) -> Ag
         moment=ports.lease_time.moment(),
     )
     answer = await ports.store.commit(updating)
+    if request.launch.tools_profile is not None:
+        # Also where the first call did it: it may have failed between its commit and the file.
+        await ports.tools_shown.of_agent(agent_id)
     if not answer.duplicate:
         _log.info("agent_updated", agent_id=request.agent_id, revision=answer.agent.revision)
     return answer
