@@ -37,6 +37,7 @@ from fencepost_providers.domain.runtimes import (
     LaunchPlan,
     Mode,
     Model,
+    Permits,
     State,
     Submission,
     Support,
@@ -420,7 +421,8 @@ class FakeRuntime:
         self.end(turn_id, "", status=TurnStatus.INTERRUPTED)
         return Interrupted(result=Interruption.CONFIRMED, turn_id=turn_id)
 
-    async def attach(self) -> Attachment:
+    async def attach(self, permits: Permits) -> Attachment:
+        self.permits = permits
         return self.attachment
 
     async def stop(self) -> None:
