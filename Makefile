@@ -13,12 +13,14 @@ LONG := tests/blackbox/guard \
 	tests/blackbox/cli/test_unusable_home.py \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \
+	tests/blackbox/tunnel \
 	tests/contract/mailbox/shared/test_file_machine.py \
 	tests/contract/mailbox/shared/test_file_race.py \
 	tests/contract/mailbox/tasks/test_task_machine.py \
 	tests/contract/mailbox/tasks/test_task_race.py \
 	tests/unit/providers/integrate \
-	tests/unit/providers/processes
+	tests/unit/providers/processes \
+	tests/unit/tunnel/test_keeper.py
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -26,7 +26,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(ROOT / "tests" / "support")]
 
-from fencepost_bench import carries, durable, scale, shims, sizes, wakes  # noqa: E402
+from fencepost_bench import carries, durable, scale, shims, sizes, tasks, wakes  # noqa: E402
 from fencepost_bench.homes import BUILD  # noqa: E402
 from fencepost_bench.rows import Plan, Row, as_json, table  # noqa: E402
 from fencepost_bench.setting import Setting  # noqa: E402
@@ -49,6 +49,9 @@ PARTS: Final = (
     Part(plans=durable.COMMIT_PLANS, measure=durable.commits),
     Part(plans=wakes.PLANS, measure=wakes.wakes),
     Part(plans=wakes.SHIM_PLANS, measure=wakes.shim_wakes),
+    Part(plans=tasks.NOTICE_PLANS, measure=tasks.notices),
+    Part(plans=tasks.CLAIM_PLANS, measure=tasks.claims),
+    Part(plans=tasks.FILE_PLANS, measure=tasks.files),
     Part(plans=shims.PLANS, measure=shims.shims),
     Part(plans=scale.PLANS, measure=scale.scale),
     Part(plans=sizes.PLANS, measure=sizes.sizes),

@@ -18,6 +18,7 @@ from fencepost.client import (
     Budgets,
     Channels,
     Contexts,
+    Evidences,
     Files,
     Identity,
     Mailbox,
@@ -53,6 +54,7 @@ class Services:
     contexts: Contexts
     files: Files
     tasks: Tasks
+    evidence: Evidences
 
 
 def agent_named() -> bool:
@@ -112,6 +114,7 @@ async def connected(acting: Acting, *, budgets: Budgets | None = None) -> AsyncI
             contexts=Contexts(channels, acting.identity.token, budgets=budgets),
             files=Files(channels, acting.identity.token, budgets=budgets),
             tasks=Tasks(channels, acting.identity.token, budgets=budgets),
+            evidence=Evidences(channels, acting.identity.token, budgets=budgets),
         )
         if acting.identity.needs_verifying:
             await acting.identity.verify(services.sessions)

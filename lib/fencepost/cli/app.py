@@ -30,8 +30,9 @@ from fencepost.cli.renew import renew
 from fencepost.cli.running import clone, new_session, pause, restart, resume, start, stop
 from fencepost.cli.services import down, status, up, version
 from fencepost.cli.tail import tail
-from fencepost.cli.task_views import list_tasks, show_task, task_history, watch_tasks
+from fencepost.cli.task_views import list_tasks, show_task, task_history, verify_evidence, watch_tasks
 from fencepost.cli.tasks import tasks
+from fencepost.cli.tunnel import tunnel
 from fencepost.cli.watching import attach, interrupt, prompt, watch
 from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
@@ -104,6 +105,7 @@ tasks.command("list")(list_tasks)
 tasks.command("show")(show_task)
 tasks.command("history")(task_history)
 tasks.command("watch")(watch_tasks)
+tasks.command("verify")(verify_evidence)
 app.add_typer(tasks, name="task")
 app.add_typer(contexts, name="context")
 app.add_typer(memory, name="memory")
@@ -113,6 +115,7 @@ app.add_typer(credentials, name="credential")
 app.add_typer(configuration, name="config")
 app.add_typer(certs, name="certs")
 app.command("connect")(connect)
+app.command("tunnel")(tunnel)
 app.command("doctor")(doctor)
 app.command("version")(version)
 

@@ -1,4 +1,4 @@
-"""`fencepost task list`, `show`, `history`, `watch`: how tasks stand and what happened to them. Changes nothing.
+"""`fencepost task list`, `show`, `history`, `watch`, `verify`: how tasks stand and what happened. Changes no task.
 
 Only `list` as an agent does what the mailbox does at every listing: what the agent has seen settled leaves its
 supervision set.
@@ -16,17 +16,21 @@ import typer
 from fencepost.cli import acting, screen
 from fencepost.cli.contexts import PAGE_ROWS, PAGES_LISTED_MAX
 from fencepost.cli.options import AsJson
-from fencepost.cli.plain import line, one_line, plain
+from fencepost.cli.plain import enum_word, line, one_line, plain
 from fencepost.cli.scope import ProjectOption, project_id_of
 from fencepost.cli.screen import Column
-from fencepost.cli.task_words import event_line, person, state_word, states_named, task_lines
+from fencepost.cli.task_words import event_line, evidence_lines, person, state_word, states_named, task_lines
 from fencepost.cli.tasks import TaskId
 from fencepost.errors import NotWritten, Refused
+from fencepost.mailbox.v1 import evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.providers.v1 import providers_pb2
 
 WATCH_POLL_MS: Final = 500
 # How long to look for a mailbox that went away before giving up; a restart takes a second or two.
 WATCH_AWAY_MS_MAX: Final = 60_000
+# Pieces of evidence of one call.
+VERIFIED_AT_ONCE_MAX: Final = 32
 # The newest tasks of a project that `watch` looks at.
 WATCHED_PAGES_MAX: Final = 5
 SETTLED: Final = frozenset(
@@ -115,10 +119,15 @@ def _row(task: pb.Task) -> list[str]:
 
 
 def show_task(task_id: TaskId, *, as_json: AsJson = False) -> None:
-    """Show one task with its texts, attempt and prerequisites."""
-    shown = acting.call(acting.as_whoever(), lambda services: services.tasks.get(task_id))
+    """Show one task with its texts, attempt, prerequisites and evidence."""
+
+    async def work(services: acting.Services) -> tuple[pb.GetTaskResponse, list[evidence_pb2.Evidence] | None]:
+        return await services.tasks.get(task_id), await _evidence(services, task_id)
+
+    shown, evidence = acting.call(acting.as_whoever(), work)
     if as_json:
-        screen.put_json(plain(shown))
+        listed = None if evidence is None else [plain(one) for one in evidence]
+        screen.put_json({**plain(shown), "evidence": listed})
         return
     screen.put("\n".join(task_lines(shown)))
     task = shown.task
@@ -133,8 +142,29 @@ def show_task(task_id: TaskId, *, as_json: AsJson = False) -> None:
         if text:
             screen.put(title)
             screen.put_body(text)
-    for descriptor in task.evidence_ids:
-        screen.put_body(descriptor)
+    if task.evidence_ids:
+        screen.put(f"Named with it: {', '.join(map(one_line, task.evidence_ids))}")
+    for piece in evidence or ():
+        screen.put("\n".join(evidence_lines(piece)))
+
+
+async def _evidence(services: acting.Services, task_id: str) -> list[evidence_pb2.Evidence] | None:
+    """Return what was reported for a task; None where the caller may see the task and not that."""
+    found: list[evidence_pb2.Evidence] = []
+    ask = evidence_pb2.ListEvidenceRequest(task_id=task_id, page_size=PAGE_ROWS)
+    try:
+        for _ in range(PAGES_LISTED_MAX):
+            page = await services.evidence.list_evidence(ask)
+            found.extend(page.evidence)
+            if not page.has_more:
+                break
+            ask.after = found[-1].evidence_id
+    except Refused as refused:
+        # Who might claim a task of the pool has no part in it yet.
+        if refused.may_resend:
+            raise
+        return None
+    return found
 
 
 async def _events(services: acting.Services, task_id: str, after: int) -> AsyncIterator[pb.TaskEvent]:
@@ -255,3 +285,34 @@ async def _look_again_and_again(look: Look, *, once: bool) -> None:
             if time.monotonic() - away_since > WATCH_AWAY_MS_MAX / 1000:
                 raise
         await asyncio.sleep(WATCH_POLL_MS / 1000)
+
+
+def verify_evidence(
+    task_id: TaskId,
+    evidence_ids: Annotated[
+        list[str] | None, typer.Argument(metavar="[EVIDENCE]...", help="evi_ and 32 digits; by default all of it.")
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Have evidence looked at in the assignee's checkout, and see what was found. Runs nothing of it."""
+
+    async def work(services: acting.Services) -> list[providers_pb2.CheckedEvidence]:
+        wanted = evidence_ids or [piece.evidence_id for piece in await _evidence(services, task_id) or ()]
+        found: list[providers_pb2.CheckedEvidence] = []
+        for first in range(0, len(wanted), VERIFIED_AT_ONCE_MAX):
+            part = wanted[first : first + VERIFIED_AT_ONCE_MAX]
+            ask = providers_pb2.VerifyEvidenceRequest(task_id=task_id, evidence_ids=part)
+            found.extend((await services.providers.verify_evidence(ask)).evidence)
+        return found
+
+    found = acting.call(acting.as_whoever(), work)
+    if as_json:
+        screen.put_json({"evidence": [plain(one) for one in found]})
+        return
+    if not found:
+        screen.put("No evidence was reported for it.")
+    for one in found:
+        verdict = enum_word(one.DESCRIPTOR.fields_by_name["verdict"], one.verdict) or "?"
+        where = f" in {one_line(one.checkout)}" if one.checkout else ""
+        screen.put(f"{one.evidence_id}  {verdict}{where}: {one_line(one.detail)}")

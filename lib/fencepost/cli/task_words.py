@@ -8,6 +8,7 @@ from typing import Any, Final
 from fencepost.cli import acting, screen
 from fencepost.cli.plain import enum_word, one_line
 from fencepost.errors import Refused
+from fencepost.mailbox.v1 import evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 
 THE_OPERATOR: Final = "the operator"
@@ -131,3 +132,35 @@ def event_line(task_id: str, event: pb.TaskEvent) -> str:
     way = after if before in {"", after} else f"{before} -> {after}"
     words = f": {one_line(event.text)}" if event.text else ""
     return f"{screen.moment(event.at_ms)}  {task_id}  {action}: {way}, revision {event.revision}, by {by}{words}"
+
+
+def evidence_lines(piece: evidence_pb2.Evidence) -> Iterator[str]:
+    """Yield what was reported, and apart from that what a check found."""
+    yield f"{piece.evidence_id}  {_reported(piece)}, reported by {person(piece, 'reporter')}"
+    if piece.note:
+        yield f"  {one_line(piece.note)}"
+    verdict = enum_word(piece.DESCRIPTOR.fields_by_name["verdict"], piece.verdict)
+    if verdict is None:
+        yield "  not checked"
+        return
+    where = f" in {one_line(piece.checkout)}" if piece.checkout else ""
+    detail = f": {one_line(piece.detail)}" if piece.detail else ""
+    yield f"  {verdict} at {screen.moment(piece.verified_at_ms)}{where}{detail}"
+
+
+def _reported(piece: evidence_pb2.Evidence) -> str:
+    match piece.WhichOneof("descriptor"):
+        case "file":
+            at = f" at {piece.file.commit}" if piece.file.commit else ""
+            return f"file {one_line(piece.file.path)}{at}, sha256 {piece.file.sha256}"
+        case "commit":
+            return f"commit {piece.commit.commit}"
+        case "diff":
+            between = f"{piece.diff.base}..{piece.diff.head}"
+            return f"diff {one_line(piece.diff.path) if piece.diff.path else between}"
+        case "test":
+            fields = piece.test.DESCRIPTOR.fields_by_name
+            outcome = (enum_word(fields["outcome"], piece.test.outcome) or "?").replace("_", " ")
+            code = f", exit code {piece.test.exit_code}" if piece.test.HasField("exit_code") else ""
+            return f"test {one_line(piece.test.label)}: {outcome}{code}"
+    return "evidence of a kind that this version does not know"

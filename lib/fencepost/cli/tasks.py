@@ -20,6 +20,7 @@ from fencepost.cli.scope import ProjectOption, project_id_of
 from fencepost.cli.task_words import change_lines, fenced_line, revision_now
 from fencepost.errors import Refused
 from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.providers.v1 import providers_pb2
 
 tasks = typer.Typer(help="Give work, do it, review it, and see how far it is.", no_args_is_help=True)
 
@@ -353,24 +354,40 @@ def integrate(
     *,
     stdin: Stdin = False,
     file: FromFile = None,
-    commit: Annotated[str, typer.Option("--commit", metavar="HASH", help="The commit's full id.")] = "",
-    contained: Annotated[
-        bool, typer.Option("--contained", help="The main project contained that commit already.")
+    commit: Annotated[
+        str, typer.Option("--commit", metavar="HASH", help="The commit's full id; without one it is recorded only.")
+    ] = "",
+    record_only: Annotated[
+        bool, typer.Option("--record-only", help="Somebody has merged it already: touch no repository.")
     ] = False,
     expected: ExpectedVersion = 0,
     request_id: RequestId = None,
     as_json: AsJson = False,
 ) -> None:
-    """Record as a coordinator that accepted work is in the main project. Touches no repository."""
-    ask = pb.RecordIntegrationRequest(
-        task_id=task_id,
-        commit=commit,
-        integration=pb.INTEGRATION_CONTAINED if contained else pb.INTEGRATION_RECORDED,
-        note=_some_text(text, stdin=stdin, file=file),
-        expected_version=expected,
-        request_id=request_id_or_new(request_id),
-    )
-    _act(acting.as_agent(), ask, lambda services: services.tasks.record_integration(ask), as_json=as_json)
+    """Bring the commit of accepted work into the main checkout, all or nothing, and record that; as a coordinator."""
+    who = acting.as_agent()
+    common: dict[str, Any] = {
+        "task_id": task_id,
+        "commit": commit,
+        "note": _some_text(text, stdin=stdin, file=file),
+        "expected_version": expected,
+        "request_id": request_id_or_new(request_id),
+    }
+    if record_only:
+        record = pb.RecordIntegrationRequest(**common, integration=pb.INTEGRATION_RECORDED)
+        _act(who, record, lambda services: services.tasks.record_integration(record), as_json=as_json)
+        return
+    ask = providers_pb2.IntegrateTaskRequest(**common)
+    done = acting.call(who, lambda services: services.providers.integrate_task(ask))
+    if as_json:
+        screen.put_json({**plain(done), "request_id": ask.request_id})
+        return
+    again = ", by an earlier call with this id" if done.duplicate else ""
+    screen.put(f"{done.task_id}: integrated (revision {done.revision}, version {done.version}){again}.")
+    if done.branch:
+        screen.put(f"  {one_line(done.branch)} is at {done.head}")
+    if done.detail:
+        screen.put(f"  {one_line(done.detail)}")
 
 
 @tasks.command("cancel")

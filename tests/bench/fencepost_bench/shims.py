@@ -10,18 +10,20 @@ from fencepost_bench.setting import Setting
 
 STARTS_A_WINDOW: Final = 8
 TOOLS_LIST_BYTES: Final = 8192
+ALL_TOOLS_LIST_BYTES: Final = 24 * 1024
 
 PLANS: Final = (
     Plan(id="shim-start", goal=1.5),
     Plan(id="shim-memory", goal=1.5),
     Plan(id="tools-list", goal=1.0),
+    Plan(id="tools-list-all", goal=1.0),
 )
 
 
 def shims(setting: Setting) -> list[Row]:
     """Measure every row of PLANS."""
     stdio = setting.stdio
-    start, memory, tools = PLANS
+    start, memory, tools, all_tools = PLANS
     rounds: Any = alternating(
         setting.windows,
         {
@@ -40,7 +42,7 @@ def shims(setting: Setting) -> list[Row]:
     bare, idle = median_of(kib, lambda one: one["bare"]), median_of(kib, lambda one: one["shim"])
     # The larger one counts: a shim that has carried calls has loaded what calls need.
     most = max(idle, *(one.get("used", 0) for one in kib))
-    size = stdio.ask("tools_list")
+    size, whole = stdio.ask("tools_list"), stdio.ask("tools_list", families="all")
     return [
         start.row(
             ratio(rounds),
@@ -53,4 +55,5 @@ def shims(setting: Setting) -> list[Row]:
             f"bare interpreter {bare / 1024:.1f}",
         ),
         tools.row(size / TOOLS_LIST_BYTES, f"{size} bytes of {TOOLS_LIST_BYTES}"),
+        all_tools.row(whole / ALL_TOOLS_LIST_BYTES, f"{whole} bytes of {ALL_TOOLS_LIST_BYTES}, every family of tools"),
     ]

@@ -187,9 +187,9 @@ class Agents:
             found["used"] = resident_kib(self._first.process.pid)
         return found
 
-    def tools_list(self) -> int:
-        """Return the bytes of the whole answer to tools/list."""
-        client = Client({})
+    def tools_list(self, families: str = "") -> int:
+        """Return the bytes of the whole answer to tools/list; without families of those that are offered anyway."""
+        client = Client({"FENCEPOST_TOOLS": families} if families else {})
         try:
             client.begin()
             client.send("tools/list")

@@ -42,11 +42,19 @@ class Person:
     name: str = ""
     agent_id: str = ""
 
-    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+    def words(self, *arguments: str) -> list[str]:
+        """The words that start the command."""
+        return [sys.executable, "-P", "-m", "fencepost", *arguments]
+
+    def environment(self, env: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The environment that it is started in."""
         session = {"FENCEPOST_SESSION_ID": self.agent_id} if self.agent_id else {}
+        return environment(self.services.home, {**session, **(env or {})})
+
+    def start(self, *arguments: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "fencepost", *arguments],
-            env=environment(self.services.home, {**session, **(env or {})}),
+            self.words(*arguments),
+            env=self.environment(env),
             cwd=self.services.home.path.parent,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

@@ -98,6 +98,7 @@ class Shell:
     providers: Face = field(default_factory=Face)
     tasks: Face = field(default_factory=Face)
     contexts: Face = field(default_factory=Face)
+    evidence: Face = field(default_factory=Face)
     acted: list[acting.Acting] = field(default_factory=list)
 
     def as_agent(self) -> None:

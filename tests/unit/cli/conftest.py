@@ -35,6 +35,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.C
             providers=made.providers,
             tasks=made.tasks,
             contexts=made.contexts,
+            evidence=made.evidence,
         )
 
     monkeypatch.setattr(acting, "connected", connected)

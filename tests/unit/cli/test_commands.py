@@ -62,6 +62,8 @@ BOTH = [
     *[("message", "interrupt", "x"), ("agent", "interrupt", "x"), ("delivery", "capabilities", "x")],
     *[("delivery", "show", INF), ("provider", "list"), ("provider", "models", "codex")],
     ("agent", "models", "--provider", "codex"),
+    *[("task", "show", TASK), ("task", "history", TASK), ("task", "list"), ("task", "cancel", TASK)],
+    ("project", "show"),
 ]
 
 

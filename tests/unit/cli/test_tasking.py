@@ -17,8 +17,9 @@ from fencepost.cli.moments import moment_ms
 from fencepost.cli.screen import _VERBS
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Refused
-from fencepost.mailbox.v1 import context_pb2
+from fencepost.mailbox.v1 import context_pb2, evidence_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
+from fencepost.providers.v1 import providers_pb2
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_testing.shell import BOB, PROJECT, Shell
 
@@ -83,6 +84,7 @@ def desk(shell: Shell) -> Shell:
     shell.sessions.answers = {"list_projects": sessions.ListProjectsResponse(projects=[here])}
     shell.tasks.answers = {name: kind(change=CHANGE) for name, kind in METHODS.items()}
     shell.tasks.answers["get"] = pb.GetTaskResponse(task=a_task())
+    shell.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse()
     return shell
 
 
@@ -158,7 +160,7 @@ def test_what_would_be_another_command_when_repeated_must_be_named(desk: Shell) 
         (("start", TASK), "start"),
         (("progress", TASK, "half", "--percent", "50", "--wait-reason", "a key"), "progress"),
         (("review", TASK, "no", "--reject"), "review"),
-        (("integrate", TASK, "--commit", "a" * 40, "--contained"), "record_integration"),
+        (("integrate", TASK, "--commit", "a" * 40, "--record-only"), "record_integration"),
         (("cancel", TASK, "why"), "cancel"),
         (("finish-cancel", TASK), "finish_cancel"),
         (("fail", TASK, "why", "--attempt", ATTEMPT), "fail"),
@@ -182,6 +184,20 @@ def test_each_command_makes_its_call_under_a_version_and_a_new_id(
     ask = asked(desk)
     assert str(uuid.UUID(ask.request_id)) == ask.request_id
     assert method == "create_pool" or ask.expected_version == 6
+
+
+@pytest.mark.requirement("cli.tasks-go-their-whole-way")
+def test_accepted_work_is_integrated_by_the_service_that_merges(desk: Shell) -> None:
+    desk.as_agent()
+    desk.providers.answers["integrate_task"] = providers_pb2.IntegrateTaskResponse(
+        task_id=TASK, revision=2, version=9, branch="main", head="b" * 40, detail="merged one commit"
+    )
+    done = desk("task", "integrate", TASK, "for 1.4", "--commit", "a" * 40, "--expected-version", "8")
+    assert done.out == (f"{TASK}: integrated (revision 2, version 9).\n  main is at {'b' * 40}\n  merged one commit\n")
+    ((_, ask),) = desk.providers.asked
+    assert (ask.commit, ask.note, ask.expected_version) == ("a" * 40, "for 1.4", 8)
+    again = desk("task", "integrate", TASK, "--request-id", ID, "--json").document
+    assert (again["branch"], again["request_id"]) == ("main", ID)
 
 
 @pytest.mark.requirement("cli.an-override-says-what-it-fences")
@@ -243,7 +259,7 @@ def test_a_task_is_shown_with_its_texts_behind_a_prefix_and_everything_that_limi
     waits_for = a_task(task_id=OTHER, state=pb.TASK_STATE_ACCEPTED, attempt=None)
     desk.tasks.answers["get"] = pb.GetTaskResponse(task=told, dependencies=[waits_for], supervised=True)
     out = desk("task", "show", TASK).out
-    assert "Description\n  | Do it.\n  | result\nResult\n  | Done.\n  | log\n" in out
+    assert "Description\n  | Do it.\n  | result\nResult\n  | Done.\nNamed with it: log\n" in out
     assert "\x1b" not in out
     for words in (
         "running (unknown), revision 2, version 6",
@@ -259,6 +275,68 @@ def test_a_task_is_shown_with_its_texts_behind_a_prefix_and_everything_that_limi
     pooled = a_task(assignee=None, attempt=None, state=pb.TASK_STATE_QUEUED)
     desk.tasks.answers["get"] = pb.GetTaskResponse(task=pooled)
     assert "in the pool, for any agent of the project; given by" in desk("task", "show", TASK).out
+
+
+@pytest.mark.requirement("cli.evidence-is-shown-as-reported-and-as-found")
+def test_evidence_is_shown_as_its_reporters_word_and_apart_from_it_what_a_check_found(desk: Shell) -> None:
+    pieces = [
+        evidence_pb2.Evidence(
+            evidence_id="evi_1", file=evidence_pb2.FileEvidence(path="a.py", sha256="f" * 64, commit="a" * 40), note="n"
+        ),
+        evidence_pb2.Evidence(
+            evidence_id="evi_2",
+            reporter=common_pb2.AgentRef(agent_id=BOB, name="bob"),
+            commit=evidence_pb2.CommitEvidence(commit="b" * 40),
+            verdict=evidence_pb2.VERDICT_MISMATCH,
+            verified_at_ms=AT_MS,
+            checkout="/w",
+            detail="no such commit",
+        ),
+        evidence_pb2.Evidence(evidence_id="evi_3", diff=evidence_pb2.DiffEvidence(base="1" * 40, head="2" * 40)),
+        evidence_pb2.Evidence(
+            evidence_id="evi_4",
+            test=evidence_pb2.TestEvidence(label="make test", outcome=evidence_pb2.TEST_OUTCOME_NOT_RUN, exit_code=3),
+        ),
+        evidence_pb2.Evidence(evidence_id="evi_5", diff=evidence_pb2.DiffEvidence(path="x.diff")),
+        evidence_pb2.Evidence(evidence_id="evi_6"),
+    ]
+    pages = {
+        "": evidence_pb2.ListEvidenceResponse(evidence=pieces[:5], has_more=True),
+        "evi_5": evidence_pb2.ListEvidenceResponse(evidence=pieces[5:]),
+    }
+    desk.evidence.answers["list_evidence"] = lambda ask: pages[ask.after]
+    out = desk("task", "show", TASK).out
+    assert f"evi_1  file a.py at {'a' * 40}, sha256 {'f' * 64}, reported by the operator\n  n\n  not checked\n" in out
+    assert f"evi_2  commit {'b' * 40}, reported by bob\n  mismatch at " in out
+    assert " in /w: no such commit\n" in out
+    assert f"evi_3  diff {'1' * 40}..{'2' * 40}, " in out
+    assert "evi_4  test make test: not run, exit code 3, " in out
+    assert "evi_5  diff x.diff, " in out
+    assert "evi_6  evidence of a kind that this version does not know" in out
+    assert [one["evidence_id"] for one in desk("task", "show", TASK, "--json").document["evidence"]][5] == "evi_6"
+    desk.evidence.answers["list_evidence"] = Refused("not_found", "no part in it")
+    assert desk("task", "show", TASK, "--json").document["evidence"] is None
+
+
+@pytest.mark.requirement("cli.evidence-is-shown-as-reported-and-as-found")
+def test_evidence_is_looked_at_when_asked_all_of_it_in_calls_that_are_allowed(desk: Shell) -> None:
+    pieces = [evidence_pb2.Evidence(evidence_id=f"evi_{number}") for number in range(33)]
+    desk.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse(evidence=pieces)
+    desk.providers.answers["verify_evidence"] = lambda ask: providers_pb2.VerifyEvidenceResponse(
+        evidence=[
+            providers_pb2.CheckedEvidence(
+                evidence_id=one, verdict=providers_pb2.EVIDENCE_VERDICT_VERIFIED, detail="as reported", checkout="/w"
+            )
+            for one in ask.evidence_ids
+        ]
+    )
+    lines = desk("task", "verify", TASK).out.splitlines()
+    assert (len(lines), lines[0]) == (33, "evi_0  verified in /w: as reported")
+    assert [len(ask.evidence_ids) for _, ask in desk.providers.asked] == [32, 1]
+    named = desk("task", "verify", TASK, "evi_7", "--json").document["evidence"]
+    assert [(one["evidence_id"], one["verdict"]) for one in named] == [("evi_7", "verified")]
+    desk.evidence.answers["list_evidence"] = evidence_pb2.ListEvidenceResponse()
+    assert desk("task", "verify", TASK).out == "No evidence was reported for it.\n"
 
 
 def an_event(sequence: int, action: Any, to: Any, **facts: Any) -> pb.TaskEvent:

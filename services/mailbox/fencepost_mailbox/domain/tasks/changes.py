@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 from fencepost_mailbox.domain.tasks.transitions import Effect, Rule, To
 from fencepost_mailbox.domain.tasks.values import (
@@ -73,20 +74,37 @@ def due_of(task: Task) -> int | None:
 
     Deadlines count from the time that its state has stood; that of the start ends to count with the first start.
     """
-    if task.phase in _UNSTARTED:
+    return _due(task, task.phase)
+
+
+def _due(task: Task, phase: Phase) -> int | None:
+    if phase in _UNSTARTED:
         return task.start_deadline_ms if task.start_deadline_ms and not task.started else None
-    if task.phase in (Phase.RUNNING, Phase.LOST):
+    if phase in (Phase.RUNNING, Phase.LOST):
         return task.state_at_ms + 1000 * task.execution_timeout_s if task.execution_timeout_s else None
-    if task.phase is Phase.SUBMITTED and not task.overdue:
+    if phase is Phase.SUBMITTED and not task.overdue:
         return task.state_at_ms + 1000 * task.review_timeout_s if task.review_timeout_s else None
     return None
 
 
 def evolve(task: Task, **changes: Any) -> Task:
     """Return `task` with `changes`, and with phase and due time derived anew."""
-    after = replace(task, **changes)
-    after = replace(after, phase=phase_of(after))
-    return replace(after, due_ms=due_of(after))
+    becoming = cast("Task", _Becoming(task, changes))
+    phase = phase_of(becoming)
+    return replace(task, **{**changes, "phase": phase, "due_ms": _due(becoming, phase)})
+
+
+class _Becoming:
+    """A task with changes, as far as it is looked at: copying all of its fields is most of what a change costs."""
+
+    __slots__ = ("_changes", "_task")
+
+    def __init__(self, task: Task, changes: Mapping[str, Any]) -> None:
+        self._task = task
+        self._changes = changes
+
+    def __getattr__(self, name: str) -> Any:
+        return self._changes[name] if name in self._changes else getattr(self._task, name)
 
 
 def new_task(

@@ -433,7 +433,8 @@ class SqliteTaskTransaction(SqliteTaskQueries):
     def set_eligible(self, task: Task, eligible: Iterable[bytes]) -> None:
         """See TaskTransaction."""
         self._cursor.execute(sql.DROP_ELIGIBLE, {"task_id": task.task_id})
-        self._cursor.executemany(sql.INSERT_ELIGIBLE, [(task.task_id, one, task.sequence) for one in eligible])
+        if rows := [(task.task_id, one, task.sequence) for one in eligible]:
+            self._cursor.executemany(sql.INSERT_ELIGIBLE, rows)
 
     def told_by(self, wake_id: bytes) -> list[Notification]:
         """See TaskTransaction."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_mailbox.domain.idempotency import KeyRow, fingerprint
 from fencepost_mailbox.domain.refusals import KeyCancelled
+from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.needs import check_visible, parts_of
 from fencepost_mailbox.domain.tasks.refusals import RequestConflict
 from fencepost_mailbox.domain.tasks.values import Part, Task, TaskEvent
@@ -19,6 +21,9 @@ from fencepost_mailbox.usecases.ports import OPERATOR, Ports, fence
 # Scope of the request ids of services. No agent has an id of this length.
 SERVICE: Final = b"service"
 _SEQUENCE_BYTES: Final = 8
+_NO_WORDS: Final = Words()
+_LAYOUTS: Final[dict[type, tuple[bytes, tuple[tuple[str, bytes], ...]]]] = {}
+_NOTHING: Final = fingerprint()
 # Stands for no call: the mark of a request id that was cancelled.
 CANCELLED: Final = b""
 
@@ -100,17 +105,41 @@ class Change:
 
 def content_of(command: Any) -> bytes:
     """Return what stands for the content of a call: every field of its command, targets as they were written."""
-    parts: list[bytes] = [type(command).__name__.encode("ascii")]
-    for one in fields(command):
-        parts += [one.name.encode("ascii"), _written(getattr(command, one.name))]
+    title, named = _layout(command)
+    parts = [title]
+    for name, raw in named:
+        parts += [raw, _written(getattr(command, name))]
     return fingerprint(*parts)
 
 
+def _layout(command: Any) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
+    """Return the name of a command's kind and those of its fields, each as bytes too."""
+    kind = type(command)
+    known = _LAYOUTS.get(kind)
+    if known is None:
+        named = tuple((one.name, one.name.encode("ascii")) for one in fields(command))
+        known = _LAYOUTS[kind] = kind.__name__.encode("ascii"), named
+    return known
+
+
+@cache
+def _of_nothing() -> bytes:
+    return content_of(_NO_WORDS)
+
+
 def _written(value: Any) -> bytes:
-    if isinstance(value, bytes):
-        return value
+    kind = type(value)
+    if kind is bytes:
+        return bytes(value)
+    if kind is str:
+        return str(value).encode("utf-8", "replace")
+    if value is None or isinstance(value, int):
+        return str(value).encode("ascii")
+    if not value and kind is tuple:
+        return _NOTHING
     if hasattr(value, "__dataclass_fields__"):
-        return content_of(value)
+        # Most calls say nothing.
+        return _of_nothing() if value == _NO_WORDS else content_of(value)
     if isinstance(value, tuple):
         return fingerprint(*(_written(one) for one in value))
     if isinstance(value, Mapping):

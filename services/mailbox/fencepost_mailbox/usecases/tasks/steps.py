@@ -22,6 +22,7 @@ from fencepost_mailbox.domain.tasks.transitions import RULES, WHEN_DUE, Effect, 
 from fencepost_mailbox.domain.tasks.values import (
     DEPENDANTS_MAX,
     DUE_TASKS_MAX,
+    SETTLED,
     Action,
     Certainty,
     Notification,
@@ -117,7 +118,8 @@ def record(tx: Transaction, after: Task, rule: Rule, deed: Deed, *, before: Task
     told = _notify(tx, after, rule, deed)
     if after.issuer is not None:
         stays = stays_supervised(after, deed.action, deed.agent)
-        if stays:
+        is_in = before is not None and before.issuer == after.issuer and before.phase not in SETTLED
+        if stays and not is_in:
             tx.tasks.enrol(
                 Supervised(
                     agent=after.issuer,
