@@ -16,6 +16,8 @@ from fencepost_testing.agents import Agent, World
 from fencepost_testing.processes import Services
 
 _projects = itertools.count(1)
+# Each set of names in another era of the protocol.
+MODE = {False: "legacy", True: "2026-07-28"}
 CHANGE = {"operation", "id", "state", "revision", "version", "at", "duplicate", "request_id"}
 WORK = {"description": "Write it.", "acceptance": "It is there."}
 
@@ -61,8 +63,8 @@ async def crew(
     variables = {"FENCEPOST_TOOLS": tools, "FENCEPOST_TOOL_NAMES": "warp" if warp else "fencepost"}
     called: set[str] = set()
     async with (
-        world.agent(world.ann, cwd=cwd, **variables) as ann,
-        world.agent(world.bob, cwd=cwd, **variables) as bob,
+        world.agent(world.ann, mode=MODE[warp], cwd=cwd, **variables) as ann,
+        world.agent(world.bob, mode=MODE[warp], cwd=cwd, **variables) as bob,
     ):
         yield Tools(ann, called, warp=warp), Tools(bob, called, warp=warp), called
 
