@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import HealthCheck, settings
+
+from fencepost.mcp.names import SSH_VARIABLES, WSL_VARIABLES
 
 # How fast examples are made says something about the machine, not about the code: no test depends on it.
 settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("fencepost")
+# Where the tests are run says nothing about the code either: servers and configurations are named by these.
+for variable in (*SSH_VARIABLES, *WSL_VARIABLES):
+    os.environ.pop(variable, None)

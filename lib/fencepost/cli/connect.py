@@ -20,6 +20,15 @@ ProjectOption = Annotated[
     Path | None,
     typer.Option("--project", metavar="DIR", help="The agent's project; by default that of each session's folder."),
 ]
+ToolsOption = Annotated[
+    str | None,
+    typer.Option(
+        "--tools", metavar="FAMILIES", help="What it offers: messaging (default), tasks, context, files, all, off."
+    ),
+]
+NamesOption = Annotated[
+    str | None, typer.Option("--names", metavar="NAMES", help="Names of its tools: fencepost (default) or warp.")
+]
 
 
 def config(
@@ -27,12 +36,16 @@ def config(
     *,
     agent: AgentOption = None,
     project: ProjectOption = None,
+    tools: ToolsOption = None,
+    names: NamesOption = None,
     as_json: AsJson = False,
 ) -> None:
     """Print the configuration of an agent program, to be put in by hand; `fencepost connect` puts it in."""
     from fencepost.cli import connecting  # noqa: PLC0415 (what only sends loads no editors of configurations)
 
-    connecting.print_config(program, agent=agent, project=project, as_json=as_json)
+    connecting.print_config(
+        program, agent=agent, project=project, offers=connecting.Offers(tools=tools, names=names), as_json=as_json
+    )
 
 
 def connect(
@@ -40,6 +53,8 @@ def connect(
     *,
     agent: AgentOption = None,
     project: ProjectOption = None,
+    tools: ToolsOption = None,
+    names: NamesOption = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be written, and write nothing.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take out what was put in.")] = False,
     approve: Annotated[
@@ -58,6 +73,7 @@ def connect(
         program=program,
         agent=agent,
         project=project,
+        offers=connecting.Offers(tools=tools, names=names),
         dry_run=dry_run,
         undo=undo,
         approve=approve or (),

@@ -21,8 +21,9 @@ from fencepost.connect.entry import TOOL_TIMEOUT_MS, Server, server_of
 from fencepost.connect.programs import Program, Syntax, program_of
 from fencepost.errors import Refused
 from fencepost.home import Home
-from fencepost.mcp import registry
-from fencepost.mcp.arguments import Asked, parse
+from fencepost.mcp import profiles, registry
+from fencepost.mcp.arguments import NAMES, TOOLS, Asked, parse
+from fencepost.mcp.offers import wish_of
 
 WORDS: Final = {
     "restored": "is as it was before",
@@ -33,10 +34,23 @@ WORDS: Final = {
 }
 
 
-def print_config(program: str, *, agent: str | None, project: Path | None, as_json: bool) -> None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Offers:
+    """What the server is to offer, as the person said it; None where nothing was said."""
+
+    tools: str | None
+    names: str | None
+
+    def words(self) -> list[str]:
+        """Return the server's arguments that say the same."""
+        words = [] if self.tools is None else [TOOLS, self.tools]
+        return words + ([] if self.names is None else [NAMES, self.names])
+
+
+def print_config(program: str, *, agent: str | None, project: Path | None, offers: Offers, as_json: bool) -> None:
     """Print the configuration of a program on standard output, and where it goes on standard error."""
     chosen = program_of(program)
-    server = server_of(Home.from_environment(), _asked(chosen, agent, project))
+    server = _server(Home.from_environment(), _asked(chosen, agent, project), offers)
     entry = chosen.entry(server)
     text = _text(chosen, entry)
     file = planning.configuration_of(chosen, os.environ)
@@ -56,6 +70,7 @@ class Wish:
     program: str
     agent: str | None
     project: Path | None
+    offers: Offers
     dry_run: bool
     undo: bool
     approve: Sequence[str]
@@ -69,18 +84,18 @@ def carry_out(wish: Wish) -> None:
     home = Home.from_environment()
     chosen = program_of(wish.program)
     if wish.undo:
-        if wish.agent is not None or wish.approve or wish.agents_md:
+        if wish.agent is not None or wish.approve or wish.agents_md or wish.offers.words():
             raise Refused("invalid_arguments", "--undo goes with --dry-run and --json only; nothing was written")
         undone = planning.undo(home, chosen, os.environ, dry_run=wish.dry_run)
         _show_undone(chosen, undone, dry_run=wish.dry_run, as_json=wish.as_json)
         return
-    server = server_of(home, _asked(chosen, wish.agent, wish.project))
+    server = _server(home, _asked(chosen, wish.agent, wish.project), wish.offers)
     plans = planning.plan(
         home,
         chosen,
         server,
         env=os.environ,
-        tools=_tools(wish.approve),
+        tools=_tools(wish.approve, wish.offers),
         instructions=(wish.project or Path.cwd()).absolute() if wish.agents_md else None,
         now_ms=int(time.time() * 1000),
     )
@@ -130,13 +145,23 @@ def _asked(program: Program, agent: str | None, project: Path | None) -> Asked |
     return asked
 
 
-def _tools(names: Sequence[str]) -> list[str]:
-    unknown = [name for name in names if name not in registry.TOOL_OF]
+def _server(home: Home, asked: Asked | None, offers: Offers) -> Server:
+    """Return the server. It is called by the environment of whoever connects it: programs pass little of theirs on."""
+    try:
+        wish = wish_of(os.environ, tools=offers.tools, called=offers.names)
+    except ValueError as error:
+        raise Refused("invalid_arguments", f"{error}; nothing was written") from None
+    return server_of(home, asked, offers=offers.words(), name=wish.name)
+
+
+def _tools(names: Sequence[str], offers: Offers) -> list[str]:
+    known = registry.menu(profiles.parse(offers.tools or profiles.MESSAGING), warp=offers.names == profiles.WARP).tools
+    unknown = [name for name in names if name not in known]
     if unknown:
         raise Refused(
             "invalid_arguments",
             f"there is no tool {unknown[0]!r}; nothing was written",
-            hint=f"Tools are: {', '.join(registry.TOOL_OF)}.",
+            hint=f"Tools are: {', '.join(known)}.",
         )
     return list(dict.fromkeys(names))
 

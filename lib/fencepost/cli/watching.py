@@ -225,6 +225,12 @@ def attach(
         int,
         typer.Option("--wait-idle-s", metavar="S", help=f"Wait for a running turn to end: 0 to {IDLE_WAIT_S_MAX} s."),
     ] = IDLE_WAIT_S_DEFAULT,
+    trust_workspace: Annotated[
+        bool, typer.Option("--trust-workspace", help="Let the program trust the agent's workspace, while attached.")
+    ] = False,
+    skip_update_check: Annotated[
+        bool, typer.Option("--skip-update-check", help="Keep the program from looking for its updates, while attached.")
+    ] = False,
 ) -> None:
     """Open the agent's own program in this terminal, on the same conversation. Delivery goes on once it is attached."""
     operator = acting.as_operator()
@@ -235,7 +241,12 @@ def attach(
 
     async def work(services: acting.Services) -> int:
         agent = (await resolve(services, target)).agent
-        ask = pb.AttachTerminalRequest(agent_id=agent.agent_id, wait_idle_ms=wait_idle_s * 1000)
+        ask = pb.AttachTerminalRequest(
+            agent_id=agent.agent_id,
+            wait_idle_ms=wait_idle_s * 1000,
+            trust_workspace=trust_workspace,
+            skip_update_check=skip_update_check,
+        )
         screen.put(f"Handing the conversation of {one_line(agent.name)} over to this terminal ...")
         async with aclosing(services.providers.attach_terminal(ask)) as steps:  # type: ignore[type-var]
             return await _attached(steps)

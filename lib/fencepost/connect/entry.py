@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from fencepost.home import CREDENTIAL_VARIABLE, GENERATION_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE, Home
 from fencepost.mcp.arguments import FLAGS, Asked, given
+from fencepost.mcp.names import LOCAL, SERVER_VARIABLE
 from fencepost.mcp.offers import Wish, wish_of
 
 # What programs show, and what they put before the names of tools.
@@ -34,13 +35,16 @@ class Server:
     passes: tuple[str, ...]
 
 
-def server_of(home: Home, asked: Asked | None) -> Server:
-    """Return the server of this installation for a home, and for the agent asked for if there is one."""
+def server_of(home: Home, asked: Asked | None, *, offers: Sequence[str] = (), name: str = LOCAL) -> Server:
+    """Return the server of this installation for a home, and for the agent asked for if there is one.
+
+    `offers` are its further arguments. A `name` that its own environment would give it is not written down.
+    """
     command, *arguments = shim_command()
     return Server(
         command=command,
-        arguments=(*arguments, *(asked.words() if asked else ())),
-        environment={HOME_VARIABLE: home.text},
+        arguments=(*arguments, *(asked.words() if asked else ()), *offers),
+        environment={HOME_VARIABLE: home.text, **({} if name == LOCAL else {SERVER_VARIABLE: name})},
         passes=() if asked else IDENTITY_VARIABLES,
     )
 

@@ -19,6 +19,7 @@ from fencepost_kit.clock import Clock
 from fencepost_kit.refusal import DependencyDown, Draining, Overloaded, Refusal
 from fencepost_providers.domain.integration import (
     ACCEPTED,
+    INTEGRATED,
     Integrated,
     Intent,
     Kind,
@@ -211,8 +212,13 @@ class Integrations:
     async def _checked(self, work: Work, facts: TaskFacts) -> Integrated | None:
         """Return what this request_id did before, or None where the task can be integrated."""
         wanted = work.wanted
-        if facts.state != ACCEPTED or facts.archived:
+        if facts.state == INTEGRATED or facts.archived:
             return await self._replayed(wanted)
+        if facts.state != ACCEPTED:
+            raise InvalidState(
+                "the task is not accepted, and only accepted work is integrated; nothing was changed",
+                hint="task_get shows how it stands.",
+            )
         if wanted.expected_version not in (0, facts.version):
             raise VersionConflict(
                 "the task has changed since it was looked at; nothing was changed",
@@ -222,7 +228,10 @@ class Integrations:
         return None
 
     async def _replayed(self, wanted: Wanted) -> Integrated:
-        """Return what an earlier call with this request_id did; the mailbox judges, which writes nothing any more.
+        """Return what an earlier call with this request_id did, as the mailbox judges: it writes nothing any more.
+
+        Asked only of a task that nothing leads back to accepted: else it could be accepted just now, and be recorded
+        as merged without a merge.
 
         Raises:
             InvalidState: it did nothing. RequestConflict: it was another call.

@@ -660,7 +660,7 @@ class Keeper:
         life = self.life
         assert life is not None, "it was started"
         assert life.runtime is not None, "it was started"
-        attachment = await life.runtime.attach()
+        attachment = await life.runtime.attach(order.permits)
         self._attachment = attachment
         order.launch(attachment.terminal)
         joining = asyncio.ensure_future(attachment.joined())

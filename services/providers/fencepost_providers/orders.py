@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from fencepost_providers.adapters.base import Terminal
+from fencepost_providers.domain.runtimes import NOTHING_PERMITTED, Permits
 
 STEPS_MAX: Final = 64
 
@@ -64,8 +65,9 @@ Happened = WaitingFor | LaunchNow | HasJoined | HasEnded
 class Attach:
     """Hand the conversation to a terminal, for as long as somebody reads the steps."""
 
-    def __init__(self, *, wait_idle_ms: int) -> None:
+    def __init__(self, *, wait_idle_ms: int, permits: Permits = NOTHING_PERMITTED) -> None:
         self.wait_idle_ms: Final = wait_idle_ms
+        self.permits: Final = permits
         self.gone = False
         self._over = False
         self.steps: Final[asyncio.Queue[Happened]] = asyncio.Queue(STEPS_MAX)

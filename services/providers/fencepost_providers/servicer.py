@@ -12,6 +12,7 @@ from fencepost_kit.guard import Call, Rule
 from fencepost_kit.identity import Role
 from fencepost_kit.refusal import Draining
 from fencepost_providers import translate
+from fencepost_providers.domain.runtimes import Permits
 from fencepost_providers.integrations import PREPARE_MS_MAX
 from fencepost_providers.usecases.attach import attach_terminal
 from fencepost_providers.usecases.describe import describe
@@ -100,7 +101,10 @@ class ProvidersServicer:
     async def AttachTerminal(
         self, request: pb.AttachTerminalRequest, call: Call
     ) -> AsyncIterator[pb.AttachTerminalResponse]:
-        steps = attach_terminal(self._ports, call.caller, request.agent_id, wait_idle_ms=request.wait_idle_ms)
+        permits = Permits(trust_workspace=request.trust_workspace, skip_update_check=request.skip_update_check)
+        steps = attach_terminal(
+            self._ports, call.caller, request.agent_id, wait_idle_ms=request.wait_idle_ms, permits=permits
+        )
         async with aclosing(steps):  # type: ignore[type-var]
             async for step in steps:
                 yield translate.step_to_proto(step)

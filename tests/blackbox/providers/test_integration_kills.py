@@ -1,20 +1,22 @@
-"""Providers dies in the middle of an integration: the same call again finds it done once, or not at all."""
+"""Integrations and checks through the real services: a call that is repeated after a kill finds it done once."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import signal
 import uuid
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from fencepost.client import Channels, Providers, Tasks
+from fencepost.client import Channels, Evidences, Providers, Tasks
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import NotWritten, Uncertain
 from fencepost.home import MAILBOX, PROVIDERS, SESSIONS, Home, read_credential
-from fencepost.mailbox.v1 import tasks_pb2
+from fencepost.mailbox.v1 import evidence_pb2, tasks_pb2
 from fencepost.providers.v1 import providers_pb2 as pb
 from fencepost.sessions.v1 import sessions_pb2 as sessions_pb
 from fencepost_testing.carried import QUICK, Carried, until
@@ -69,7 +71,7 @@ class Project:
             tasks_pb2.AssignTaskRequest(to="ann", description="do", acceptance="done", request_id=str(uuid.uuid4()))
         )
         self.task_id = assigned.change.task_id
-        named = {"task_id": self.task_id, "revision": 1}
+        named: dict[str, Any] = {"task_id": self.task_id, "revision": 1}
         await ann.start(tasks_pb2.StartTaskRequest(**named, request_id=str(uuid.uuid4())))
         await ann.submit(tasks_pb2.SubmitTaskRequest(**named, result="r", evidence="e", request_id=str(uuid.uuid4())))
         await cyd.review(tasks_pb2.ReviewTaskRequest(**named, accepted=True, request_id=str(uuid.uuid4())))
@@ -94,7 +96,7 @@ class Project:
 
 
 @pytest.fixture(scope="module")
-def services() -> object:
+def services() -> Iterator[Services]:
     with short_home() as home:
         running = Services(home, env=QUICK)
         try:
@@ -147,3 +149,31 @@ async def test_a_kill_at_each_point_leaves_one_merge_and_one_record(project: Pro
     found = await project.task()
     assert (found.state, found.commit) == (tasks_pb2.TASK_STATE_INTEGRATED, theirs)
     assert await project.integrations() == 1
+
+
+@pytest.mark.requirement("evidence.checks-tell-what-is-there")
+async def test_what_the_worker_reports_is_checked_in_its_checkout_and_shown_to_the_coordinator(
+    project: Project,
+) -> None:
+    commit = project.worker.commit({"new": "new"})
+    evidence = Evidences(project.channels, project.tokens["ann"])
+    reports: tuple[dict[str, Any], ...] = (
+        {"file": evidence_pb2.FileEvidence(path="new", sha256=hashlib.sha256(b"new").hexdigest(), commit=commit)},
+        {"file": evidence_pb2.FileEvidence(path="new", sha256=hashlib.sha256(b"old").hexdigest())},
+        {"commit": evidence_pb2.CommitEvidence(commit=commit)},
+        {"diff": evidence_pb2.DiffEvidence(base=project.main.head, head=commit)},
+        {"test": evidence_pb2.TestEvidence(label="make test", outcome=evidence_pb2.TEST_OUTCOME_PASSED)},
+    )
+    ids = []
+    for report in reports:
+        ask = evidence_pb2.AddEvidenceRequest(task_id=project.task_id, request_id=str(uuid.uuid4()), **report)
+        ids.append((await evidence.add(ask)).evidence_id)
+    verify = pb.VerifyEvidenceRequest(task_id=project.task_id, evidence_ids=ids)
+    checked = (await Providers(project.channels, project.tokens["cyd"]).verify_evidence(verify)).evidence
+    wanted = ["VERIFIED", "MISMATCH", "VERIFIED", "VERIFIED", "UNAVAILABLE"]
+    assert [pb.EvidenceVerdict.Name(one.verdict).removeprefix("EVIDENCE_VERDICT_") for one in checked] == wanted
+    listing = evidence_pb2.ListEvidenceRequest(task_id=project.task_id)
+    shown = (await Evidences(project.channels, project.tokens["cyd"]).list_evidence(listing)).evidence
+    assert [evidence_pb2.Verdict.Name(one.verdict).removeprefix("VERDICT_") for one in shown] == wanted
+    assert {(one.verified_for.name, one.checkout) for one in shown} == {("cyd", str(project.worker.folder))}
+    assert [one.verified_at_ms for one in shown] == [one.recorded_at_ms for one in checked]

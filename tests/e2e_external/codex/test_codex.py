@@ -23,6 +23,7 @@ import pytest
 
 from fencepost_providers.adapters.base import Runtime, StartFailed, Terminal
 from fencepost_providers.domain.runtimes import (
+    NOTHING_PERMITTED,
     Accepted,
     Interruption,
     Mode,
@@ -331,7 +332,7 @@ async def test_the_stock_terminal_joins_works_and_leaves(
     runtime, heard = trusting
     shown = bench.delivery(kind="information", body="before the terminal")
     assert isinstance(await runtime.show(shown), Visible)
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     assert isinstance(await runtime.begin(bench.delivery()), NotSubmitted)
     screen = Screen(attachment.terminal, bench.real.environment)
     try:
@@ -362,7 +363,7 @@ async def test_a_terminal_that_never_comes_leaves_the_conversation_working(
 ) -> None:
     monkeypatch.setattr("fencepost_providers.adapters.codex.terminal.JOIN_MS_MAX", 300)
     runtime, heard = await start()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     with pytest.raises(StartFailed) as failed:
         await attachment.joined()
     assert failed.value.code == "terminal_not_seen"

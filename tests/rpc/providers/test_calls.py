@@ -17,7 +17,16 @@ from fencepost_kit.statuses import detail_of
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.domain.agents import Desired, Launch
 from fencepost_providers.domain.integration import NOTE_BYTES_MAX
-from fencepost_providers.domain.runtimes import Activity, CapabilityKind, Interruption, Row, RowKind, State
+from fencepost_providers.domain.runtimes import (
+    NOTHING_PERMITTED,
+    Activity,
+    CapabilityKind,
+    Interruption,
+    Permits,
+    Row,
+    RowKind,
+    State,
+)
 from fencepost_providers.domain.verification import FileClaim
 from fencepost_providers.servicer import RULES
 from fencepost_providers.wiring import SERVICE
@@ -229,9 +238,11 @@ async def test_a_name_of_two_projects_is_ambiguous_to_the_operator(served: Serve
 async def test_a_terminal_is_told_what_to_start_and_when_it_is_there(served: Served) -> None:
     bench = served.bench
     await bench.kept("ann")
-    steps = served.by("operator").attach_terminal(pb.AttachTerminalRequest(agent_id=ANN, wait_idle_ms=1_000))
+    ask = pb.AttachTerminalRequest(agent_id=ANN, wait_idle_ms=1_000, trust_workspace=True)
+    steps = served.by("operator").attach_terminal(ask)
     launch = await asyncio.wait_for(anext(steps), 10)
     assert list(launch.launch.argv) == ["tui"]
+    assert bench.adapter.runtimes[-1].permits == Permits(trust_workspace=True)
     bench.adapter.runtimes[-1].attachment.has_joined.set()
     joined = await asyncio.wait_for(anext(steps), 10)
     assert (joined.attached.attached, joined.attached.generation) == (True, 3)
@@ -243,6 +254,7 @@ async def test_a_terminal_is_told_what_to_start_and_when_it_is_there(served: Ser
     # A reader that goes away ends it as well.
     left = served.by("operator").attach_terminal(pb.AttachTerminalRequest(agent_id=ANN))
     await asyncio.wait_for(anext(left), 10)
+    assert bench.adapter.runtimes[-1].permits == NOTHING_PERMITTED
     await left.aclose()
     await bench.next_runtime(4, "ann")
     assert bench.adapter.runtimes[3].stopped

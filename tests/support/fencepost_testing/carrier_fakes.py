@@ -21,7 +21,7 @@ from fencepost_providers.adapters.base import Attachment, Listener, Runtime, Sta
 from fencepost_providers.adapters.registry import Adapters
 from fencepost_providers.domain.agents import Agent, Desired, Holder
 from fencepost_providers.domain.carried import Answer, Carried, Outcome
-from fencepost_providers.domain.integration import ACCEPTED, Kind, Place, Recorded, TaskFacts, Wanted
+from fencepost_providers.domain.integration import ACCEPTED, INTEGRATED, Kind, Place, Recorded, TaskFacts, Wanted
 from fencepost_providers.domain.runtimes import (
     Accepted,
     Activity,
@@ -37,6 +37,7 @@ from fencepost_providers.domain.runtimes import (
     LaunchPlan,
     Mode,
     Model,
+    Permits,
     State,
     Submission,
     Support,
@@ -55,7 +56,6 @@ from fencepost_providers.wiring import Carrying
 
 WAIT_S_MAX: Final = 10.0
 HURRY: Final = 50
-INTEGRATED: Final = 6
 TASK: Final = "task_" + "1" * 32
 PROJECT: Final = "0190f3a2-1111-7222-8333-00000000aaaa"
 OTHER_PROJECT: Final = "0190f3a2-1111-7222-8333-00000000bbbb"
@@ -421,7 +421,8 @@ class FakeRuntime:
         self.end(turn_id, "", status=TurnStatus.INTERRUPTED)
         return Interrupted(result=Interruption.CONFIRMED, turn_id=turn_id)
 
-    async def attach(self) -> Attachment:
+    async def attach(self, permits: Permits) -> Attachment:
+        self.permits = permits
         return self.attachment
 
     async def stop(self) -> None:

@@ -68,9 +68,32 @@ def test_without_an_agent_the_environment_of_the_program_names_one(person: Shell
     assert "env_vars" not in entry
 
 
+@pytest.mark.requirement("tools.profiles", "tools.server-names")
+def test_a_configuration_says_what_the_server_offers_and_what_it_is_called_elsewhere(
+    person: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSH_CONNECTION", "from 1 to 22")
+    words = ("mcp", "config", "codex", "--tools", "messaging,tasks", "--names", "warp")
+    entry = tomllib.loads(person(*words).out)["mcp_servers"]["fencepost"]
+    assert entry["args"][-4:] == ["--tools", "messaging,tasks", "--names", "warp"]
+    assert entry["env"] == {"FENCEPOST_HOME": person.home.text, "FENCEPOST_SERVER_NAME": "fencepost-ssh"}
+
+
+@pytest.mark.requirement("tools.profiles", "connect.the-server-is-tried")
+def test_a_server_that_offers_other_tools_is_tried_for_these_and_each_can_be_approved(person: Shell) -> None:
+    words = ("connect", "codex", "--agent", "ann", "--tools", "files", "--names", "warp")
+    done = person(*words, "--approve", "warp_file_reserve", "--json").document
+    assert done["handshake"]["problem"] == ""
+    assert done["handshake"]["tools"] == [f"warp_{tool.name}" for tool in registry.EVERY if tool.family == "files"]
+
+
 @pytest.mark.parametrize(
     "words",
     [
+        ("connect", "codex", "--tools", "every"),
+        ("connect", "codex", "--names", "warp,fencepost"),
+        ("connect", "codex", "--tools", "tasks", "--approve", "send_message"),
+        ("connect", "codex", "--undo", "--tools", "all"),
         ("connect", "emacs"),
         ("connect", "codex", "--agent", ""),
         ("connect", "codex", "--project", "/srv"),

@@ -20,7 +20,9 @@ import pytest
 from fencepost import mcp
 from fencepost.home import Home
 from fencepost.mcp.names import SERVER_NAMES
+from fencepost.mcp.registry import EVERY
 from fencepost.mcp.session import LINE_BYTES_MAX
+from fencepost.mcp.shim import main as shim_main
 from fencepost_testing.shim import INITIALIZE, FakeEdge, Shim, environment, running_shim
 
 SEND = {"target": "bob", "message": "hello"}
@@ -510,3 +512,40 @@ async def test_the_command_line_serves_the_same(tmp_path: Path) -> None:
     async with running_shim(env=environment(FENCEPOST_HOME=str(tmp_path / "none")), program=program) as shim:
         assert (await shim.greet())["serverInfo"]["name"] in SERVER_NAMES
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("tools.profiles", "tools.server-names")
+async def test_arguments_say_what_the_server_offers_and_calls_itself(tmp_path: Path) -> None:
+    program = (sys.executable, "-P", "-m", "fencepost", "mcp", "serve", "--tools", "files", "--names=warp")
+    env = environment(FENCEPOST_HOME=str(tmp_path / "none"), FENCEPOST_SERVER_NAME="here")
+    async with running_shim(env=env, program=program) as shim:
+        hello = await shim.greet()
+        assert hello["serverInfo"]["name"] == "here"
+        assert "warp_file_reserve" in hello["instructions"]
+        listed = (await shim.ask("tools/list", identity=2))["result"]["tools"]
+        assert [tool["name"] for tool in listed] == [f"warp_{t.name}" for t in EVERY if t.family == "files"]
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.requirement("tools.profiles")
+@pytest.mark.parametrize(
+    ("arguments", "variables", "said"),
+    [
+        (["--tools", "every"], {}, "--tools takes all, off, or of messaging, tasks, context, files"),
+        (["--names"], {}, "--names needs a value"),
+        (["--tools", "all", "--tools", "off"], {}, "--tools is given twice"),
+        ([], {"FENCEPOST_TOOLS": "every"}, "FENCEPOST_TOOLS takes"),
+        ([], {"FENCEPOST_SERVER_NAME": "a b"}, "takes 1 to 64 of"),
+    ],
+)
+def test_a_server_that_cannot_understand_its_settings_does_not_start(
+    arguments: list[str],
+    variables: dict[str, str],
+    said: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    assert shim_main(arguments) == 2
+    assert said in capsys.readouterr().err

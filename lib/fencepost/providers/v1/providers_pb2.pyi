@@ -945,19 +945,27 @@ class AttachTerminalRequest(_message.Message):
 
     AGENT_ID_FIELD_NUMBER: _builtins.int
     WAIT_IDLE_MS_FIELD_NUMBER: _builtins.int
+    TRUST_WORKSPACE_FIELD_NUMBER: _builtins.int
+    SKIP_UPDATE_CHECK_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """The agent's UUID."""
     wait_idle_ms: _builtins.int
     """How long to wait for the running turn to end before the hand-over: 0 to 600000 ms."""
+    trust_workspace: _builtins.bool
+    """Let the program take the agent's workspace as trusted, while the terminal is attached."""
+    skip_update_check: _builtins.bool
+    """Keep the program from looking for updates of itself when it starts, while the terminal is attached."""
     def __init__(
         self,
         *,
         agent_id: _builtins.str = ...,
         wait_idle_ms: _builtins.int = ...,
+        trust_workspace: _builtins.bool = ...,
+        skip_update_check: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "wait_idle_ms", b"wait_idle_ms"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "skip_update_check", b"skip_update_check", "trust_workspace", b"trust_workspace", "wait_idle_ms", b"wait_idle_ms"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -31,6 +31,7 @@ from fencepost_providers.domain.runtimes import (
     Installation,
     Interrupted,
     LaunchPlan,
+    Permits,
     Row,
     Submission,
     TurnEnd,
@@ -139,8 +140,8 @@ class Runtime(Protocol):
         """Interrupt exactly this turn and wait for its end, at most INTERRUPT_MS_MAX."""
         ...
 
-    async def attach(self) -> Attachment:
-        """Prepare a person's terminal on this conversation.
+    async def attach(self, permits: Permits) -> Attachment:
+        """Prepare a person's terminal on this conversation, with what the operator permits it and no more.
 
         Raises:
             StartFailed: this program, or this version, cannot.

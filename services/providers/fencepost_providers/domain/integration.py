@@ -18,7 +18,9 @@ COMMIT_LENGTHS: Final = {"sha1": 40, "sha256": 64}
 FILES_NAMED_MAX: Final = 10
 NOTE_BYTES_MAX: Final = 8192
 SUBJECT_CHARACTERS_MAX: Final = 64
+# Numbers of fencepost.mailbox.v1.TaskState.
 ACCEPTED: Final = 5
+INTEGRATED: Final = 6
 # Reserved never to be routed (RFC 2606): nobody's mail address.
 MAIL_DOMAIN: Final = "fencepost.invalid"
 

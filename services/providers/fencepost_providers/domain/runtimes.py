@@ -313,3 +313,17 @@ class Finding:
     gravity: Gravity
     text: str
     hint: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Permits:
+    """What the operator permits the program while a person's terminal is attached: nothing, where nothing is said.
+
+    R130 M180.
+    """
+
+    trust_workspace: bool = False
+    skip_update_check: bool = False
+
+
+NOTHING_PERMITTED: Final = Permits()

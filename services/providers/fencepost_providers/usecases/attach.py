@@ -9,7 +9,7 @@ from typing import Final
 from fencepost_kit.identity import Caller
 from fencepost_providers.adapters.base import Terminal
 from fencepost_providers.domain.refusals import CannotStart, StillBusy, UnsupportedCapability
-from fencepost_providers.domain.runtimes import CapabilityKind
+from fencepost_providers.domain.runtimes import CapabilityKind, Permits
 from fencepost_providers.orders import Attach, HasEnded, HasJoined, LaunchNow, WaitingFor
 from fencepost_providers.usecases.look import Runtime, runtime_now
 from fencepost_providers.usecases.ports import Ports, agent_of, keeper_of
@@ -49,7 +49,9 @@ class Ended:
 Step = Waiting | Launch | Joined | Ended
 
 
-async def attach_terminal(ports: Ports, caller: Caller, agent_id: str, *, wait_idle_ms: int) -> AsyncIterator[Step]:
+async def attach_terminal(
+    ports: Ports, caller: Caller, agent_id: str, *, wait_idle_ms: int, permits: Permits
+) -> AsyncIterator[Step]:
     """Yield the steps of an attachment until it ends; whoever stops reading ends it.
 
     Raises:
@@ -67,7 +69,7 @@ async def attach_terminal(ports: Ports, caller: Caller, agent_id: str, *, wait_i
             "this program cannot be attached to in this version; nothing was changed",
             hint=found.reason if found is not None else "",
         )
-    order = Attach(wait_idle_ms=wait_idle_ms)
+    order = Attach(wait_idle_ms=wait_idle_ms, permits=permits)
     keeper.order(order)
     try:
         while True:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from fencepost.mcp.registry import TOOLS
+from fencepost.mcp.registry import EVERY_OF
 from fencepost_kit import logs
 from fencepost_kit.identity import Caller
 from fencepost_providers.adapters.base import Adapter, StartFailed
@@ -84,12 +84,11 @@ async def approve_tools(ports: Ports, caller: Caller, agent_id: str, tools: Sequ
         CannotStart: there is nowhere to write it down; nothing was changed.
         UnknownProvider, NotFound: see there.
     """
-    known = {tool.name for tool in TOOLS}
-    unknown = [tool for tool in tools if tool not in known]
+    unknown = [tool for tool in tools if tool not in EVERY_OF]
     if not tools or len(tools) > TOOLS_MAX or unknown:
         raise InvalidTools(
             "tools are approved one by one: name 1 to 64 tools of ours; nothing was changed",
-            hint=f"There are: {', '.join(sorted(known))}.",
+            hint=f"There are: {', '.join(EVERY_OF)}.",
         )
     agent = agent_of(ports, caller, agent_id)
     adapter = _adapter(ports, agent)

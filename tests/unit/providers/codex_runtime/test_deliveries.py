@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -26,6 +28,16 @@ def test_short_work_is_the_item_of_a_tool_whose_body_stands_apart() -> None:
     framed = json.loads(item["output"])
     assert (framed["request_id"], framed["interaction_id"], framed.pop("body")) == ("ask_1", "ask_1", "do it")
     assert "do it" not in json.dumps(framed)
+
+
+@pytest.mark.requirement("wakes.a-wake-up-is-carried-and-never-read")
+@pytest.mark.parametrize("write", [deliveries.started, deliveries.steered])
+def test_a_wake_up_is_work_that_names_nothing_to_reply_to(write: Callable[[Delivery], dict[str, Any]]) -> None:
+    request = write(a_delivery("wake", record_id="wak_1", sender="", sender_id=""))
+    routed = request["toolOutput"]["output"] if "toolOutput" in request else None
+    framed = json.loads(routed or request["additionalContext"]["fencepost_route"]["value"])
+    assert (framed["kind"], framed["interaction_id"], framed["request_id"]) == ("wake", "wak_1", None)
+    assert framed["sender"] is None
 
 
 @pytest.mark.requirement("codex.body-apart-from-routing")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
+import tomllib
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -12,8 +13,16 @@ import pytest
 
 from fencepost_providers.adapters.base import Attachment, StartFailed
 from fencepost_providers.adapters.codex import terminal as under_test
+from fencepost_providers.adapters.codex.home.preparation import codex_home
 from fencepost_providers.adapters.codex.runtime import CodexRuntime
-from fencepost_providers.domain.runtimes import Accepted, LaunchSettings, NotSubmitted, State
+from fencepost_providers.domain.runtimes import (
+    NOTHING_PERMITTED,
+    Accepted,
+    LaunchSettings,
+    NotSubmitted,
+    Permits,
+    State,
+)
 from fencepost_testing.adapter_benches import Heard, Hold, Say
 from fencepost_testing.codex_benches import FakeCodexBench
 
@@ -49,7 +58,7 @@ async def test_nothing_is_delivered_before_a_terminal_was_seen_on_the_conversati
     bench: FakeCodexBench, start: Start, person: Any
 ) -> None:
     runtime, heard = await start()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     activity = await runtime.activity()
     assert (activity.state, bool(activity.detail)) == (State.ACTION_NEEDED, True)
     for submission in (
@@ -72,10 +81,30 @@ async def test_nothing_is_delivered_before_a_terminal_was_seen_on_the_conversati
     assert len(await bench.executions()) == 2
 
 
+@pytest.mark.requirement("codex.projection-goes-again")
+@pytest.mark.parametrize("permits", [NOTHING_PERMITTED, Permits(trust_workspace=True, skip_update_check=True)])
+async def test_a_terminal_gets_what_the_operator_permits_it_and_only_while_it_is_attached(
+    bench: FakeCodexBench, start: Start, permits: Permits
+) -> None:
+    runtime, _heard = await start()
+    plan = bench.plan()
+
+    def stands() -> tuple[Any, Any]:
+        config = tomllib.loads((codex_home(plan) / "config.toml").read_text(encoding="utf-8"))
+        trusted = config.get("projects", {}).get(plan.workspace, {}).get("trust_level")
+        return trusted, config.get("check_for_update_on_startup")
+
+    before = stands()
+    attachment = await runtime.attach(permits)
+    assert stands() == (("trusted", False) if permits.trust_workspace else before)
+    await attachment.close()
+    assert stands() == before == (None, None)
+
+
 @pytest.mark.requirement("codex.terminal-is-proved")
 async def test_a_killed_terminal_has_left(bench: FakeCodexBench, start: Start, person: Any) -> None:
     runtime, heard = await start()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     terminal = person(attachment)
     await attachment.joined()
     leaving = asyncio.ensure_future(attachment.left())
@@ -96,7 +125,7 @@ async def test_a_terminal_that_silently_works_by_itself_never_passes(
     monkeypatch.setattr(under_test, "JOIN_MS_MAX", 500)
     bench.want("embedded")
     runtime, heard = await start()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     person(attachment)
     with pytest.raises(StartFailed) as failed:
         await attachment.joined()
@@ -115,7 +144,7 @@ async def test_a_terminal_on_another_conversation_is_told_and_nothing_is_deliver
     await other.stop()
     runtime, _ = await start(generation=2)
     bench.want("opens", other.conversation_id)
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     person(attachment)
     with pytest.raises(StartFailed) as failed:
         await attachment.joined()
@@ -130,7 +159,7 @@ async def test_a_terminal_with_other_settings_than_the_agents_is_refused(
     bench: FakeCodexBench, start: Start, person: Any
 ) -> None:
     runtime, _ = await start(settings=LaunchSettings(sandbox="workspace-write"))
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     person(attachment)
     with pytest.raises(StartFailed) as failed:
         await attachment.joined()
@@ -143,7 +172,7 @@ async def test_a_terminal_joins_only_while_the_conversation_rests(bench: FakeCod
     runtime, heard = await start()
     assert isinstance(await runtime.begin(bench.delivery(Hold("go"))), Accepted)
     with pytest.raises(StartFailed) as failed:
-        await runtime.attach()
+        await runtime.attach(NOTHING_PERMITTED)
     assert (failed.value.code, failed.value.again) == ("conversation_active", True)
     bench.open("go")
     await heard.idle()
@@ -154,7 +183,7 @@ async def test_a_server_that_does_not_come_again_is_the_end_of_the_runtime(bench
     runtime, heard = await start()
     bench.want("refuses_to_start")
     with pytest.raises(StartFailed):
-        await runtime.attach()
+        await runtime.attach(NOTHING_PERMITTED)
     closed = await heard.close()
     assert not closed.intended
     assert isinstance(await runtime.begin(bench.delivery()), NotSubmitted)
@@ -162,7 +191,7 @@ async def test_a_server_that_does_not_come_again_is_the_end_of_the_runtime(bench
 
 async def test_stopping_takes_the_way_for_terminals_away_too(bench: FakeCodexBench, start: Start, person: Any) -> None:
     runtime, heard = await start()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     person(attachment)
     await attachment.joined()
     await runtime.stop()
@@ -179,7 +208,7 @@ async def test_settings_are_put_where_a_terminal_reads_them_only_while_it_joins(
     runtime, _ = await start(settings=LaunchSettings(effort="high"))
     config = Path(bench.adapter.private_home(bench.plan()), "config.toml")
     assert "model_reasoning_effort" not in config.read_text()
-    attachment = await runtime.attach()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
     assert 'model_reasoning_effort = "high"' in config.read_text()
     person(attachment)
     await attachment.joined()

@@ -400,7 +400,12 @@ async def test_a_checkout_that_changes_meanwhile_lets_the_branch_go_back(
 async def test_after_a_start_the_branch_says_whether_it_moved(desk: IntegrationDesk) -> None:
     old, new = desk.main.head, desk.worker.commit({"new": "new"})
     facts: dict[str, Any] = {"task_id": TASK, "coordinator_id": CYD, "commit_id": new, "note": "", "written_at_ms": 1}
-    place = {"checkout": str(desk.main.folder), "branch": "refs/heads/main", "old_id": old, "new_id": new}
+    place: dict[str, Any] = {
+        "checkout": str(desk.main.folder),
+        "branch": "refs/heads/main",
+        "old_id": old,
+        "new_id": new,
+    }
     for number, changes in enumerate(
         ({}, {"branch": "refs/heads/gone"}, {"checkout": str(desk.folder / "away")}), start=1
     ):
@@ -476,3 +481,22 @@ async def test_as_many_integrations_as_the_limit_are_under_way_and_no_more(
     go.set()
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert sorted(type(one).__name__ for one in results) == ["Integrated", "InvalidState"]
+
+
+@pytest.mark.requirement("integration.rights-before-git")
+async def test_a_task_that_is_accepted_while_it_is_judged_is_not_recorded_as_merged(
+    desk: IntegrationDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submitted = 3
+    desk.tasks.add(state=submitted)
+    look = desk.tasks.task
+
+    async def looked(task_id: str) -> TaskFacts:
+        found = await look(task_id)
+        desk.tasks.add()
+        return found
+
+    monkeypatch.setattr(desk.tasks, "task", looked)
+    with pytest.raises(refusals.InvalidState):
+        await desk.integrate("1" * 40)
+    assert desk.tasks.records == 0

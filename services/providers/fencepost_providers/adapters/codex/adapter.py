@@ -25,6 +25,7 @@ from fencepost_providers.domain.runtimes import (
     Gravity,
     Installation,
     LaunchPlan,
+    Permits,
 )
 from fencepost_providers.processes.child import NotStarted
 
@@ -184,8 +185,14 @@ class CodexAdapter:
             )
             return await launch.launch(order, hear)
 
-        async def project() -> None:
-            await home.project(plan, native=self._native, default_model=default_model)
+        async def project(permits: Permits) -> None:
+            await home.project(
+                plan,
+                native=self._native,
+                trust_workspace=permits.trust_workspace,
+                quiet_updates=permits.skip_update_check,
+                default_model=default_model,
+            )
 
         async def restore() -> None:
             try:

@@ -47,6 +47,7 @@ from fencepost_providers.domain.runtimes import (
     Interruption,
     Mode,
     NotSubmitted,
+    Permits,
     Row,
     RowKind,
     State,
@@ -94,7 +95,7 @@ class Terms:
     environment: Mapping[str, str]
     launch: Callable[[str, Hear], Awaitable[Server]]
     """Start a server on a socket of this name beside the one that a terminal looks for."""
-    project: Callable[[], Awaitable[None]]
+    project: Callable[[Permits], Awaitable[None]]
     """Write the launch settings where a terminal reads them."""
     restore: Callable[[], Awaitable[None]]
     """Take them back. Raises nothing: what cannot be taken back now is taken back by the next preparation."""
@@ -516,12 +517,12 @@ class CodexRuntime:
 
     # --- terminals ---------------------------------------------------------------------------------------------------
 
-    async def attach(self) -> Attachment:
+    async def attach(self, permits: Permits) -> Attachment:
         """Prepare a person's terminal on this conversation."""
         from fencepost_providers.adapters.codex.terminal import prepare  # noqa: PLC0415 (it needs this module's names)
 
         async with self._submitting:
-            self._attachment = await prepare(self)
+            self._attachment = await prepare(self, permits)
             return self._attachment
 
     async def reopen(self) -> Json:

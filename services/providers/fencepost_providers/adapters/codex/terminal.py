@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from fencepost_providers.adapters.base import StartFailed, Terminal
 from fencepost_providers.adapters.codex import launch
 from fencepost_providers.adapters.codex.rpc import CONNECT_MS_MAX, NoAnswer, NotSent, Refused, resolved
+from fencepost_providers.domain.runtimes import Permits
 from fencepost_providers.processes.child import to_the_end
 
 if TYPE_CHECKING:
@@ -213,7 +214,7 @@ def differing(parameters: Any, answer: Any) -> str:
     )
 
 
-async def prepare(runtime: CodexRuntime) -> CodexAttachment:
+async def prepare(runtime: CodexRuntime, permits: Permits) -> CodexAttachment:
     """Start the server anew with nothing loaded, and stand at the socket where a terminal looks for it.
 
     Raises:
@@ -232,7 +233,7 @@ async def prepare(runtime: CodexRuntime) -> CodexAttachment:
     relay: Relay | None = None
     try:
         await runtime.release()
-        await runtime.terms.project()
+        await runtime.terms.project(permits)
         server = await runtime.terms.launch(launch.OWNER_SOCKET, runtime.hear)
         runtime.take(server)
         await _must_be_empty(runtime)

@@ -23,6 +23,7 @@ from fencepost_providers.domain.runtimes import (
     Interruption,
     Mode,
     NotSubmitted,
+    Permits,
     Row,
     RowKind,
     State,
@@ -158,8 +159,9 @@ class ScriptedRuntime:
             return Interrupted(result=Interruption.CONFIRMED, turn_id=turn_id)
         return Interrupted(result=Interruption.NOTHING, turn_id=turn_id, detail="the turn had ended by itself")
 
-    async def attach(self) -> Attachment:
+    async def attach(self, permits: Permits) -> Attachment:
         """Refuse: this program has no terminal."""
+        del permits
         raise StartFailed(
             "attach_unsupported",
             "The scripted program has no terminal; nothing was changed.",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from fencepost.mcp.registry import TOOL_OF
+from fencepost.mcp.registry import EVERY_OF
 from fencepost_kit import faults
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.adapters.codex.home import files, merge, registration, tables
@@ -224,12 +224,12 @@ def approve(home: Path, records: Path, tools: Sequence[str]) -> tuple[str, ...]:
     Raises:
         StartFailed: a name is none of our tools, or our server does not stand there. Nothing was written.
     """
-    unknown = [name for name in tools if name not in TOOL_OF]
+    unknown = [name for name in tools if name not in EVERY_OF]
     if unknown:
         raise StartFailed(
             "unknown_tool",
             f"our server has no tool {', '.join(repr(name[:64]) for name in unknown)}; nothing was approved",
-            hint=f"It has: {', '.join(TOOL_OF)}.",
+            hint=f"It has: {', '.join(EVERY_OF)}.",
         )
 
     def attempt() -> tuple[str, ...]:

@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from fencepost.mcp.registry import TOOLS
+from fencepost.mcp import profiles
+from fencepost.mcp.registry import EVERY
 from fencepost_providers.adapters.base import StartFailed
 from fencepost_providers.adapters.codex.home import (
     configuration,
@@ -25,8 +26,6 @@ from fencepost_providers.domain.runtimes import Finding, Gravity, LaunchPlan
 PLUGINS_BYTES_MAX: Final = 4 * 1024 * 1024
 PLUGINS_SHOWN_MAX: Final = 50
 DATABASES: Final = ("*.sqlite", "*.sqlite-wal", "*.sqlite-shm")
-# What Codex lets a server do unasked under "never": what only reads.
-ASKED_FOR: Final = tuple(tool.name for tool in TOOLS if not tool.hints.read_only)
 
 
 def findings(plan: LaunchPlan, places: location.Places, *, bytes_max: int | None) -> list[Finding]:
@@ -103,12 +102,18 @@ def _approvals(plan: LaunchPlan, config: Mapping[str, Any]) -> list[Finding]:
     if approved:
         text = f"approved without a question: {', '.join(approved)}"
         found.append(Finding(code="approvals", gravity=Gravity.FACT, text=text))
-    missing = [name for name in ASKED_FOR if name not in approved]
+    missing = [name for name in _asked_for(plan.settings.tools_profile) if name not in approved]
     if policy == "never" and sandbox != "danger-full-access" and default != registration.APPROVE and missing:
         text = f'under approval_policy = "never" Codex refuses, before we hear of it: {", ".join(missing)}'
         hint = f"If this agent may use them unasked: `fencepost agent tools {plan.name} --approve TOOL`."
         found.append(Finding(code="approvals_missing", gravity=Gravity.WARNING, text=text, hint=hint))
     return found
+
+
+def _asked_for(profile: str) -> list[str]:
+    """Return the tools of a profile that Codex refuses unasked under "never": all but what only reads."""
+    families = profiles.parse(profile)
+    return [tool.name for tool in EVERY if tool.family in families and not tool.hints.read_only]
 
 
 def _databases(home: Path, config: Mapping[str, Any]) -> list[Finding]:
