@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 LONG := tests/blackbox/guard \
 	tests/blackbox/cli/test_tasks.py \
 	tests/blackbox/cli/test_unusable_home.py \
+	tests/blackbox/examples \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \
 	tests/blackbox/tunnel \
@@ -66,7 +67,7 @@ chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the 
 	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
 
 .PHONY: e2e
-e2e: $(VENV)/.dev-ready ## Others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
+e2e: $(VENV)/.dev-ready ## A project of several agents, others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
 	@$(BIN)/python -m pytest -q -s tests/e2e_external
 
 .PHONY: clients

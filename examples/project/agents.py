@@ -45,7 +45,9 @@ def git(folder: Path, name: str, *arguments: str) -> str:
     return run(folder, "git", *arguments, env=_GIT | person).stdout.strip()
 
 
-def run(folder: Path, *words: str, env: Mapping[str, str] | None = None, check: bool = True) -> Any:
+def run(
+    folder: Path, *words: str, env: Mapping[str, str] | None = None, check: bool = True
+) -> subprocess.CompletedProcess[str]:
     """Run a program to its end, and return what came of it."""
     return subprocess.run(
         words,
@@ -56,6 +58,8 @@ def run(folder: Path, *words: str, env: Mapping[str, str] | None = None, check: 
         text=True,
         timeout=PROGRAM_S_MAX,
         stdin=subprocess.DEVNULL,
+        # Ctrl-C is for this program, which then ends everything in order.
+        start_new_session=True,
     )
 
 
@@ -101,18 +105,19 @@ class Agent:
             return refused.answer
         raise AssertionError(f"{tool} of {self.name} should have been refused: {answer}")
 
-    async def told(self, kind: str, task_id: str) -> dict[str, Any]:
-        """Wait until this agent is notified of something about a task, and return the task as it was then."""
+    async def told(self, kind: str, task_id: str = "") -> dict[str, Any]:
+        """Wait until this agent is notified of something, mostly about a task, and return that task as it was then."""
         while True:
             for at, notification in enumerate(self._told):
-                if (notification["kind"], notification["task"]["id"]) == (kind, task_id):
+                task = notification.get("task") or {}
+                if notification["kind"] == kind and task.get("id") in {task_id, None}:
                     del self._told[at]
-                    return dict(notification["task"])
+                    return dict(task)
             answer, is_error = await self.client.call("agent_wait", {"timeout_ms": WAIT_MS})
             if is_error:
                 raise Refused(answer)
             if answer["timed_out"]:
-                raise AssertionError(f"{self.name} was not told: {kind} of {self.titles[task_id]}")
+                raise AssertionError(f"{self.name} was not told: {kind} {self.titles.get(task_id, '')}")
             self._take(answer["notification"])
 
     async def yields(self) -> int:
@@ -126,11 +131,13 @@ class Agent:
 
     def _take(self, notification: dict[str, Any]) -> None:
         self._told.append(notification)
-        tell(self.name, f"{'agent_wait':<22} {'':<30} told: {notification['kind']} {self.title(notification['task'])}")
+        task = notification.get("task")
+        about = self.title(task) if task else ""
+        tell(self.name, f"{'agent_wait':<22} {'':<30} told: {notification['kind']} {about}".rstrip())
 
     def title(self, task: Mapping[str, Any]) -> str:
         """Return what the timeline calls a task."""
-        return self.titles.get(task["id"], task["id"])
+        return self.titles.get(task["id"], str(task["id"]))
 
     async def pages(self, tool: str, key: str, **arguments: Any) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Return every entry of a list, page by page, and the last page."""
@@ -148,7 +155,7 @@ class Agent:
         told = "succeeds" if ran.returncode == 0 else f"fails: {ran.stderr.splitlines()[-1]}"
         tell(self.name, f'$ python -c "{command}"')
         tell(self.name, f"  {told}")
-        return bool(ran.returncode == 0)
+        return ran.returncode == 0
 
     def commit(self, files: Mapping[str, str], message: str) -> str:
         """Write files, commit them, and return the commit's full id."""
@@ -194,6 +201,10 @@ def shown_answer(answer: Mapping[str, Any]) -> str:
         return "reserved" if answer["reserved"] else f"NOT RESERVED, held by {answer['holder']['name']}"
     if "integration" in answer:
         return f"{answer['state']}: {answer['integration']}"
+    if "messages" in answer:
+        return ", ".join(f"{one['message']!r} of {one['sender']['name']}" for one in answer["messages"])
+    if "delivery" in answer and "message_id" in answer:
+        return f"{answer['delivery']}"
     if "tasks" in answer:
         return f"{len(answer['tasks'])} tasks, {answer['pending_count']} supervised"
     if "events" in answer:

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 STATES: Final = {6: "integrated", 8: "cancelled"}
 # Running, asked to stop, and both when nobody knows.
-EXECUTED: Final = "phase IN (4, 5, 6, 7)"
+EXECUTED: Final = "SELECT count(*) FROM task WHERE phase IN (4, 5, 6, 7)"
 
 
 def audit(database: Path) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def audit(database: Path) -> dict[str, Any]:
             )
         }
         ((supervised,),) = opened.execute("SELECT count(*) FROM supervision")
-        ((executed,),) = opened.execute(f"SELECT count(*) FROM task WHERE {EXECUTED}")
+        ((executed,),) = opened.execute(EXECUTED)
         ((integrity,),) = opened.execute("PRAGMA integrity_check")
     finally:
         opened.close()

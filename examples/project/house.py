@@ -1,4 +1,4 @@
-"""A throw-away home with running services, a repository with a checkout for each agent, and the person who owns both."""
+"""A throw-away home with its services, a repository with a checkout for each agent, and the person who owns them."""
 
 from __future__ import annotations
 
@@ -13,18 +13,16 @@ from typing import Any, Final
 
 from agents import git, run
 
-# Linux and macOS have short limits for the paths of sockets, which lie in the home.
-SHORT: Final = Path("/tmp")
-
 
 class House:
     """Everything of one run, in one folder. What the person does, the command `fencepost` does."""
 
     def __init__(self) -> None:
-        self.folder: Final = Path(tempfile.mkdtemp(prefix="fp-", dir=SHORT if SHORT.is_dir() else None)).resolve()
+        self.folder: Final = Path(tempfile.mkdtemp(prefix="fp-")).resolve()
         self.home: Final = self.folder / "home"
         # The project's main checkout.
         self.main: Final = self.folder / "main"
+        self._is_up = False
         self._command: Final = str(Path(sys.executable).with_name("fencepost"))
 
     def fencepost(self, *words: str) -> str:
@@ -32,15 +30,17 @@ class House:
         ran = run(self.main, self._command, *words, env={"FENCEPOST_HOME": str(self.home)}, check=False)
         if ran.returncode != 0:
             raise RuntimeError(f"fencepost {' '.join(words)} ended with {ran.returncode}: {ran.stderr.strip()}")
-        return str(ran.stdout)
+        return ran.stdout
 
     def up(self) -> None:
         """Start the services, and return when they are ready."""
+        self._is_up = True
         self.fencepost("up", "--detach")
 
     def down(self) -> None:
         """Stop the services."""
         self.fencepost("down")
+        self._is_up = False
 
     def found(self, files: Mapping[str, str]) -> None:
         """Make the repository, with a first commit."""
@@ -67,10 +67,17 @@ class House:
         server: dict[str, Any] = json.loads(self.fencepost(*words))["connect"]["mcp"]["mcpServers"]["fencepost"]
         return {**server, "env": {**server["env"], "FENCEPOST_TOOLS": "all"}}
 
+    def keep_credential(self, server: Mapping[str, Any]) -> dict[str, Any]:
+        """Copy the credential that a server would use, and return a server that uses the copy."""
+        kept = self.folder / "kept.credential"
+        shutil.copy(self.home / "agents" / server["env"]["FENCEPOST_SESSION_ID"] / "credential", kept)
+        env = {name: value for name, value in server["env"].items() if name != "FENCEPOST_SESSION_ID"}
+        return {**server, "env": {**env, "FENCEPOST_CREDENTIAL_FILE": str(kept)}}
+
     def remove(self) -> None:
         """Stop what may still run, and remove the folder."""
         try:
-            if (self.home / "run" / "up.lock").exists():
+            if self._is_up:
                 self.down()
         finally:
             shutil.rmtree(self.folder, ignore_errors=True)

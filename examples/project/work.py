@@ -34,14 +34,14 @@ ACCEPTANCE: Final = {
     "notes": "import test_calc; test_calc.check(); assert open('NOTES').read()",
 }
 
-LEXER: Final = '''import re
+LEXER: Final = """import re
 
 TOKEN = re.compile(r"\\s*(\\d+(?:\\.\\d+)?|[-+*/()])")
 
 
 def tokens(text):
     return TOKEN.findall(text)
-'''
+"""
 LEXER_REWORKED: Final = LEXER.replace(r"(?:\.\d+)?", r"(?:\.\d+)?(?:e\d+)?")
 
 PARSER: Final = """from lexer import tokens
