@@ -5,7 +5,7 @@
 # The version of the distribution that these answers belong to.
 VERSION = "0.1.0"
 # The fingerprint of everything that a client is told.
-REGISTRY_HASH = "5b6c045bdb9a4b3c9fb11aad37814346"
+REGISTRY_HASH = "343346795b27664be0f909e3c1d71e31"
 # Versions of the protocol that begin with initialize; the last is offered for one that is not among them.
 VERSIONS = ('2024-11-05', '2025-03-26', '2025-06-18', '2025-11-25')
 # The one version under which a line may hold a batch.
@@ -14,8 +14,10 @@ BATCH_VERSION = '2025-03-26'
 MODERN_VERSIONS = ('2026-07-28',)
 # The tools that are offered where nothing else is set.
 MESSAGING = frozenset(['followup_task', 'interrupt_agent', 'list_agents', 'receive_messages', 'reply', 'send_message', 'wait_agent'])
+# Tools whose calls have keys that Fencepost makes: nothing that a model can repeat.
+MESSAGES = frozenset(['agent_reply', 'agent_send', 'followup_task', 'interrupt_agent', 'list_agents', 'receive_messages', 'reply', 'send_message', 'wait_agent'])
 # Tools whose lost answer is settled by the idempotency key; of TELLS it is told; any other is asked again.
-SETTLES = frozenset(['context_publish', 'evidence_add', 'file_release', 'file_renew', 'file_reserve', 'followup_task', 'project_memory_update', 'reply', 'send_message', 'task_archive', 'task_assign', 'task_cancel', 'task_claim', 'task_create_pool', 'task_fail', 'task_finish_cancel', 'task_integrate', 'task_progress', 'task_reassign', 'task_retry', 'task_review', 'task_set_dependencies', 'task_start', 'task_submit'])
+SETTLES = frozenset(['agent_reply', 'agent_send', 'context_publish', 'evidence_add', 'file_release', 'file_renew', 'file_reserve', 'followup_task', 'project_memory_update', 'reply', 'send_message', 'task_archive', 'task_assign', 'task_cancel', 'task_claim', 'task_create_pool', 'task_fail', 'task_finish_cancel', 'task_integrate', 'task_progress', 'task_reassign', 'task_retry', 'task_review', 'task_set_dependencies', 'task_start', 'task_submit'])
 TELLS = frozenset(['interrupt_agent'])
 # Tools whose files are named on the machine of the checkout.
 PLACED: frozenset[str] = frozenset(['file_check', 'file_release', 'file_renew', 'file_reservations', 'file_reserve'])

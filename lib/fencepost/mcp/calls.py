@@ -309,7 +309,7 @@ def _given_up(call: Call) -> bytes:
             code="delivery_uncertain",
             message="The call was sent and no answer came in time. What became of it could not be learned: it may or"
             " may not have been written.",
-            hint=_LOOK if call.name in answers.MESSAGING else _ONCE,
+            hint=_LOOK if call.name in answers.MESSAGES else _ONCE,
             uncertain=True,
         )
     if call.name in answers.TELLS:

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from fencepost import __version__
 from fencepost.mcp import profiles, registry
+from fencepost.mcp.families import agents
 from fencepost.mcp.names import LOCAL
 from fencepost.mcp.reference import PAGE, page_text
 
@@ -113,6 +114,8 @@ def module_text() -> str:
         f"MODERN_VERSIONS = {registry.MODERN_VERSIONS!r}",
         "# The tools that are offered where nothing else is set.",
         f"MESSAGING = frozenset({sorted(registry.TOOL_OF)!r})",
+        "# Tools whose calls have keys that Fencepost makes: nothing that a model can repeat.",
+        f"MESSAGES = frozenset({sorted({*registry.TOOL_OF, *agents.TALK})!r})",
         "# Tools whose lost answer is settled by the idempotency key; of TELLS it is told; any other is asked again.",
         f"SETTLES = frozenset({_named(registry.EVERY, registry.Lost.SETTLE)!r})",
         f"TELLS = frozenset({_named(registry.EVERY, registry.Lost.TELL)!r})",

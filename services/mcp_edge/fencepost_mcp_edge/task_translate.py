@@ -222,17 +222,34 @@ def ready_result(response: pb.ReadyResponse) -> Payload:
     return {"operation": "agent_ready", "acknowledged": True, "pending_count": response.pending_count}
 
 
+def head_of(head: pb.MessageHead) -> Payload:
+    """Return what is told of a message without its text."""
+    payload: Payload = {
+        "message_id": head.record_id,
+        "sender": agent_of(head.sender) if head.HasField("sender") else None,
+        "recipient": agent_of(head.recipient),
+        "created_at": moment(head.admitted_at_ms),
+    }
+    said = {"subject": head.subject, "thread": head.thread_id}
+    return payload | {name: value for name, value in said.items() if value}
+
+
+def notification_of(told: pb.Notification) -> Payload:
+    """Return a notification: about a task, or that there are messages."""
+    payload: Payload = {"sequence": told.sequence, "kind": NOTIFICATION[told.kind]}
+    if told.HasField("message"):
+        payload |= {"message": head_of(told.message), "messages": told.messages}
+    else:
+        payload["task"] = task(told.task)
+    return payload | {"at": moment(told.at_ms)}
+
+
 def wait_result(response: pb.WaitNotificationResponse) -> Payload:
     """Return the end of agent_wait."""
     told = response.notification
     notification: Payload | None = None
     if response.HasField("notification"):
-        notification = {
-            "sequence": told.sequence,
-            "kind": NOTIFICATION[told.kind],
-            "task": task(told.task),
-            "at": moment(told.at_ms),
-        }
+        notification = notification_of(told)
     return {
         "operation": "agent_wait",
         "notification": notification,

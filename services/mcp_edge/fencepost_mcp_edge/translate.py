@@ -101,7 +101,8 @@ def agent_of(agent: common.AgentRef) -> Payload:
     return {"agent_id": agent.agent_id, "name": agent.name}
 
 
-def _receipt_id(record_id: str, prefix: str) -> str:
+def receipt_id(record_id: str, prefix: str) -> str:
+    """Return the id of a receipt. Raises InvalidReceipt where it is of another kind."""
     if not record_id.startswith(prefix) or len(record_id) == len(prefix):
         raise InvalidReceipt
     return record_id
@@ -150,7 +151,7 @@ def receive_request(arguments: Arguments, *, within_ms: int | None, page_bytes_m
 # Results.
 
 
-def _delivery(response: Any) -> Payload:
+def delivery_of(response: Any) -> Payload:
     """Return what every receipt says of the recipient."""
     reader = READER[response.recipient_reader]
     payload: Payload = {
@@ -167,20 +168,20 @@ def _delivery(response: Any) -> Payload:
 
 def send_result(_request: mailbox.SendRequest, response: mailbox.SendResponse) -> Payload:
     """Return the receipt of send_message. Raises InvalidReceipt."""
-    record_id = _receipt_id(response.record_id, "inf_")
-    return {"operation": "send_message", "interaction_id": record_id, **_delivery(response)}
+    record_id = receipt_id(response.record_id, "inf_")
+    return {"operation": "send_message", "interaction_id": record_id, **delivery_of(response)}
 
 
 def request_result(_request: mailbox.RequestRequest, response: mailbox.RequestResponse) -> Payload:
     """Return the receipt of followup_task. Raises InvalidReceipt."""
-    request_id = _receipt_id(response.request_id, "ask_")
+    request_id = receipt_id(response.request_id, "ask_")
     return {
         "operation": "followup_task",
         "request_id": request_id,
         "interaction_id": request_id,
         "delivery_owner": _OWNER[DELIVERY[response.delivery_state]],
         "answer_state": ANSWER[response.answer_state],
-        **_delivery(response),
+        **delivery_of(response),
     }
 
 
@@ -191,12 +192,18 @@ def reply_result(request: mailbox.ReplyRequest, response: mailbox.ReplyResponse)
     return {
         "operation": "reply",
         "request_id": response.request_id,
-        "interaction_id": _receipt_id(response.record_id, "rep_"),
-        **_delivery(response),
+        "interaction_id": receipt_id(response.record_id, "rep_"),
+        **delivery_of(response),
     }
 
 
-def _message(record: mailbox.Record) -> Payload:
+def attributes_of(given: mailbox.Attributes) -> Payload:
+    """Return what a sender said of a message besides its text; what it did not say is left out."""
+    said = {"subject": given.subject, "thread": given.thread_id, "reply_to": given.reply_to, "task_id": given.task_id}
+    return {name: value for name, value in said.items() if value}
+
+
+def message(record: mailbox.Record) -> Payload:
     """Return a record as a message; what does not apply to it is left out."""
     kind = KIND[record.kind]
     payload: Payload = {
@@ -216,6 +223,8 @@ def _message(record: mailbox.Record) -> Payload:
     if kind == "reply":
         payload["request_id"] = record.parent_id
         payload["reply_status"] = REPLY[record.reply_status]
+    if record.HasField("attributes"):
+        payload |= attributes_of(record.attributes)
     if record.possibly_seen:
         payload["possibly_seen"] = True
     if record.acknowledged:
@@ -223,7 +232,8 @@ def _message(record: mailbox.Record) -> Payload:
     return payload
 
 
-def _open_request(item: mailbox.OpenRequest) -> Payload:
+def open_request(item: mailbox.OpenRequest) -> Payload:
+    """Return a request that waits for the caller's reply."""
     payload: Payload = {
         "request_id": item.request_id,
         "sender": agent_of(item.sender),
@@ -237,7 +247,7 @@ def receive_result(response: mailbox.ReceiveResponse) -> Payload:
     """Return the page of receive_messages."""
     payload: Payload = {
         "operation": "receive_messages",
-        "messages": [_message(record) for record in response.records],
+        "messages": [message(record) for record in response.records],
         "next_cursor": response.next_cursor or None,
         "ack_cursor": response.ack_cursor or None,
         "has_more": response.has_more,
@@ -245,7 +255,7 @@ def receive_result(response: mailbox.ReceiveResponse) -> Payload:
         "wake_reason": response.wake_reason or None,
         "high_water": response.high_water,
         "unacknowledged": response.unacknowledged,
-        "open_requests": [_open_request(item) for item in response.open_requests],
+        "open_requests": [open_request(item) for item in response.open_requests],
     }
     return payload | ({"skipped": response.skipped} if response.skipped else {})
 

@@ -19,6 +19,9 @@ def remote() -> Iterator[Remote]:
     if missing:
         pytest.skip(f"left out: {missing}")
     with running_sshd() as made:
+        missing = made.what_keeps_us_out()
+        if missing:
+            pytest.skip(f"left out: {missing}")
         yield made
 
 

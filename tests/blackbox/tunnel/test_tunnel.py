@@ -229,10 +229,10 @@ def test_a_folder_over_there_that_is_not_ours_alone_or_too_long_is_refused(peopl
 
 
 @pytest.mark.requirement("tunnel.errors-say-what-is-wrong")
-def test_an_sshd_that_forbids_it_and_an_account_without_python_say_so(people: People) -> None:
-    with running_sshd("AllowStreamLocalForwarding no") as remote:
-        assert refused(people.operator, remote, "--agent", "ada")["code"] == "forwarding_refused"
-        assert left(remote) == []
-    with running_sshd("ForceCommand python3 -c x; exit 127") as remote:
-        (remote.folder / "bin" / "python3").unlink()
-        assert refused(people.operator, remote)["code"] == "remote_without_python"
+def test_an_sshd_that_forbids_it_and_an_account_without_python_say_so(people: People, remote: Remote) -> None:
+    # `remote` has shown that this account is let in at all.
+    with running_sshd("AllowStreamLocalForwarding no") as closed:
+        assert refused(people.operator, closed, "--agent", "ada")["code"] == "forwarding_refused"
+        assert left(closed) == []
+    with running_sshd("SetEnv PATH=/nowhere") as bare:
+        assert refused(people.operator, bare)["code"] == "remote_without_python"

@@ -34,13 +34,13 @@ class Tools:
         """Return the name by which a tool is called here."""
         return self._names.get(tool, tool)
 
-    async def __call__(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def __call__(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         self._called.add(tool)
         told = await self.agent.call(self.name(tool), **arguments)
         assert told.pop("operation") == tool
         return told
 
-    async def write(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def write(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool that writes once per request_id; twice, and the second time it only says what it did."""
         request_id = str(uuid.uuid4())
         told = await self(tool, **arguments, request_id=request_id)
@@ -48,7 +48,7 @@ class Tools:
         assert await self(tool, **arguments, request_id=request_id) == {**told, "duplicate": True}
         return told
 
-    async def refused(self, tool: str, **arguments: Any) -> dict[str, Any]:
+    async def refused(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its error."""
         return await self.agent.refused(self.name(tool), **arguments)
 
@@ -88,6 +88,8 @@ async def test_every_tool_of_tasks_does_what_it_says_by_either_name(running: Ser
         assert listed == [registry.WARPED[name] if warp else name for name in registry.EVERY_OF if name in TASKS]
         await _reviewed_twice_and_integrated(ann, bob)
         await _stopped_failed_and_given_away(ann, bob)
+        await _known_to_each_other(ann, bob)
+        await _asked_answered_and_acknowledged(ann, bob)
         await _taken_from_the_pool(ann, bob)
         assert called == TASKS
 
@@ -184,6 +186,64 @@ async def _stopped_failed_and_given_away(ann: Tools, bob: Tools) -> None:
     assert listed["pending_count"] >= 1
     assert (await ann.write("task_cancel", task_id=task))["state"] == "cancelled"
     assert (await ann.write("task_cancel", task_id=first["id"]))["state"] == "cancelled"
+
+
+async def _known_to_each_other(ann: Tools, bob: Tools) -> None:
+    told = await ann("agent_register", name="ann")
+    assert (told["agent"]["name"], told["role"], told["generation"]) == ("ann", "coordinator", 1)
+    assert told["run"].startswith("1/")
+    assert (await bob.refused("agent_register", name="ann"))["code"] == "identity_disagreement"
+    listed = {one["name"]: one for one in (await bob("agent_list"))["agents"]}
+    assert set(listed) == {"ann", "bob"}
+    assert (listed["bob"]["self"], listed["ann"]["role"]) == (True, "coordinator")
+    assert {"name", "role", "status", "checkout_root"} <= set(listed["ann"])
+
+
+async def _asked_answered_and_acknowledged(ann: Tools, bob: Tools) -> None:
+    told = await ann("agent_send", to="bob", body="the plan of the quagga", subject="Plan")
+    assert (told["delivery"], told["expects_result"], told["thread"]) == (
+        "queued",
+        False,
+        "thr_" + told["message_id"][4:],
+    )
+    asked = await ann("agent_send", to="bob", body="do it", thread=told["thread"], expects_result=True)
+    assert (asked["expects_result"], asked["thread"]) == (True, told["thread"])
+    (awaited,) = (await ann("agent_inbox"))["awaited"]
+    assert (awaited["message_id"], awaited["answered"]) == (asked["message_id"], False)
+    inbox = await bob("agent_inbox")
+    assert [one["message_id"] for one in inbox["messages"]] == [told["message_id"], asked["message_id"]]
+    assert (inbox["messages"][0]["subject"], inbox["unacknowledged"]) == ("Plan", 2)
+    answer = await bob("agent_reply", request_id=asked["message_id"], outcome="succeeded", body="done")
+    assert (answer["request_id"], answer["acknowledged"]) == (asked["message_id"], True)
+    done = await bob("agent_ack", ids=[one["message_id"] for one in inbox["messages"]])
+    assert (len(done["acknowledged"]), done["unacknowledged"]) == (2, 0)
+    while (given := (await ann("agent_wait", timeout_ms=10_000))["notification"])["kind"] != "messages":
+        pass
+    assert given["message"]["message_id"] == answer["message_id"]
+    assert [one["reply_status"] for one in (await ann("agent_inbox"))["messages"]] == ["done"]
+    before = (await ann("task_list"))["pending_count"]
+    done = await ann("agent_ack", ids=[answer["message_id"]])
+    assert (done["acknowledged"], done["pending_count"]) == ([answer["message_id"]], before - 1)
+    assert await ann("agent_ack", ids=[answer["message_id"]]) == {**done, "acknowledged": []}
+    mixed = await ann.refused("agent_ack", ids=[answer["message_id"], "task_" + "0" * 32])
+    assert mixed["code"] == "invalid_arguments"
+    thread = await bob("thread_get", id=answer["message_id"])
+    assert [one["message_id"] for one in thread["messages"]] == [
+        told["message_id"],
+        asked["message_id"],
+        answer["message_id"],
+    ]
+    assert (thread["thread"], thread["subject"], thread["next_cursor"]) == (told["thread"], "Plan", None)
+    found = await bob("message_search", query="quagga")
+    assert [(one["message_id"], one["excerpt"]) for one in found["messages"]] == [
+        (told["message_id"], "the plan of the quagga")
+    ]
+    assert found["complete"]
+    # What one family sent the other receives and answers, and the reverse: there is one store.
+    task = (await ann.write("task_assign", to="bob", **WORK))["id"]
+    await bob.write("task_start", task_id=task, revision=1)
+    await bob.write("task_fail", task_id=task, reason="no")
+    assert (await ann("agent_ack", ids=[task]))["acknowledged"] == [task]
 
 
 async def _taken_from_the_pool(ann: Tools, bob: Tools) -> None:

@@ -54,6 +54,28 @@ def told(result: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.requirement("tools.a-server-without-an-agent-registers-one")
+async def test_a_server_that_speaks_for_nobody_takes_the_name_that_it_registers(
+    running: Services, project: Path
+) -> None:
+    program = (sys.executable, "-P", "-m", "fencepost.mcp.shim", "--tools", "tasks")
+    env = environment(FENCEPOST_HOME=running.home.text)
+    async with running_shim(env=env, program=program, cwd=project) as shim:
+        await shim.greet()
+        early = told(await shim.call("agent_inbox", {}, identity=2))
+        assert early["code"] == "missing_managed_sender"
+        wrong = await shim.call("agent_register", {"name": ""}, identity=3)
+        assert told(wrong)["code"] == "invalid_arguments"
+        assert await agents(running, project) == []
+        known = (await shim.call("agent_register", {"name": "cyd"}, identity=4))["structuredContent"]
+        assert known["agent"]["name"] == "cyd"
+        assert [agent.name for agent in await agents(running, project)] == ["cyd"]
+        assert (await shim.call("agent_inbox", {}, identity=5))["structuredContent"]["messages"] == []
+        other = told(await shim.call("agent_register", {"name": "dan"}, identity=6))
+        assert other["code"] == "identity_disagreement"
+    assert [agent.name for agent in await agents(running, project)] == ["cyd"]
+
+
 @pytest.mark.requirement("names.taken-at-the-first-call")
 async def test_a_named_agent_comes_into_being_at_its_first_call_and_not_before(
     running: Services, project: Path

@@ -27,20 +27,20 @@ class Agent:
         self.known = known
         self.client = client
 
-    async def call(self, name: str, **arguments: Any) -> dict[str, Any]:
+    async def call(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its structured result; fail where it is an error."""
         is_error, told = await self.attempt(name, **arguments)
         assert not is_error, told
         return told
 
-    async def refused(self, name: str, **arguments: Any) -> dict[str, Any]:
+    async def refused(self, name: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its error; fail where it is none."""
         is_error, told = await self.attempt(name, **arguments)
         assert is_error, told
         assert set(told) - {"state"} == {"code", "message", "hint", "written"}
         return told
 
-    async def attempt(self, name: str, **arguments: Any) -> tuple[bool, dict[str, Any]]:
+    async def attempt(self, name: str, /, **arguments: Any) -> tuple[bool, dict[str, Any]]:
         result = await self.client.call_tool(name, arguments)
         assert len(result.content) == 1
         text = result.content[0].text  # type: ignore[union-attr]

@@ -8,6 +8,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Self
 
 from fencepost.home import Home
@@ -92,13 +93,16 @@ class Shim:
 
 
 @asynccontextmanager
-async def running_shim(*, env: Mapping[str, str], program: tuple[str, ...] = ()) -> AsyncIterator[Shim]:
+async def running_shim(
+    *, env: Mapping[str, str], program: tuple[str, ...] = (), cwd: Path | None = None
+) -> AsyncIterator[Shim]:
     """A shim under `env`; it is joined at the end."""
     process = await asyncio.create_subprocess_exec(
         *(program or (sys.executable, "-P", "-m", "fencepost.mcp.shim")),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
         env=dict(env),
+        cwd=cwd,
         limit=LINE_BYTES_MAX,
     )
     shim = Shim(process)

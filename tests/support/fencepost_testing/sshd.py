@@ -19,6 +19,7 @@ from typing import Final
 from fencepost_testing.processes import dying_with_us
 
 READY_S_MAX: Final = 15.0
+LOGIN_S_MAX: Final = 30.0
 POLL_S: Final = 0.02
 STARTS_MAX: Final = 3
 # Where distributions put it, which is on few people's PATH.
@@ -35,6 +36,8 @@ def what_is_missing() -> str:
     for program in ("ssh", "ssh-keygen"):
         if shutil.which(program) is None:
             return f"no {program}: install the Debian package openssh-client, or your system's"
+    if not Path("/proc/self/stat").exists():
+        return "no /proc, in which these tests look for what is left behind"
     return ""
 
 
@@ -54,6 +57,12 @@ class Remote:
     def home(self) -> Path:
         """Where a tunnel may put its folder; nobody's home folder is touched."""
         return self.folder / "r"
+
+    def what_keeps_us_out(self) -> str:
+        """Return why this account cannot log in here (it may be locked, as in some containers), or nothing."""
+        words = ["ssh", "-F", str(self.client), "-o", "BatchMode=yes", ALIAS, "true"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LOGIN_S_MAX, check=False)
+        return "" if done.returncode == 0 else f"sshd does not let this account in: {done.stderr.strip()}"
 
     def known_hosts(self, *keys: str) -> None:
         """Let the client know these host keys of it, and no other."""

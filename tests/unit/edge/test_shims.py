@@ -41,7 +41,7 @@ def told(result: dict[str, Any]) -> tuple[str, object]:
 def test_every_tool_has_one_row_of_its_own_kind() -> None:
     rows = [*MUTATIONS, *WRITES, *READINGS]
     assert sorted(rows) == sorted(registry.EVERY_OF)
-    assert set(MUTATIONS) == answers.MESSAGING & answers.SETTLES
+    assert set(MUTATIONS) == answers.MESSAGES & answers.SETTLES
     settled = {tool.name for tool in registry.EVERY if tool.lost is registry.Lost.SETTLE}
     assert {*MUTATIONS, *WRITES} == answers.SETTLES == settled
 

@@ -42,7 +42,8 @@ INSTRUCTIONS: Final = (
     " one runs at a time. Tell what you reach by task_progress; end by task_submit, task_fail, or task_finish_cancel"
     " where you were asked to stop. What you assign you supervise until its outcome is handled: task_list shows it,"
     " agent_wait gives the next notification, and reviews are yours unless you named a reviewer. Assigning never waits."
-    " When nothing immediate remains, call agent_ready as your last action."
+    " Messages are in agent_inbox; acknowledge what you have handled by agent_ack. When nothing immediate remains, call"
+    " agent_ready as your last action."
 )
 
 REQUEST_ID: Final = Uuid()

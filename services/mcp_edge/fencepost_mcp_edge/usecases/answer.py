@@ -16,7 +16,7 @@ from fencepost_mcp_edge.translate import InvalidReceipt, Payload, encoded
 from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.caller import KEY_BYTES_MAX, Caller
 from fencepost_mcp_edge.usecases.outcomes import EDGE_CALL_MS_MAX, ToolError
-from fencepost_mcp_edge.usecases.rows import Asking, Mutation, Write
+from fencepost_mcp_edge.usecases.rows import SETTLES, Asking, Mutation, Write
 from fencepost_mcp_edge.usecases.tools import MUTATIONS, READINGS, WRITES
 
 BEFORE_CALL: Final = faults.register("mcp_edge.call.before", "a mutation is about to be sent to the mailbox")
@@ -91,12 +91,13 @@ async def _settle_write(row: Write, asking: Asking, epoch: str) -> Payload:
 
 
 async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Payload:
+    settles = SETTLES[type(request)]
     if faults.ARMED:
         faults.hit(BEFORE_SETTLE)
     try:
         # Without an epoch no edge had called the store, so any store may bar the call from arriving.
         epoch = epoch or (await caller.settling.describe()).epoch
-        answer = await caller.settling.settle(mailbox.SettleKeyRequest(epoch=epoch, **{row.settles: request}))
+        answer = await caller.settling.settle(mailbox.SettleKeyRequest(epoch=epoch, **{settles: request}))
     except FencepostError as error:
         # Other content under the key proves that this call was, or will be, refused for it.
         conflict = isinstance(error, Refused) and error.reason == "idempotency_conflict"
@@ -105,9 +106,9 @@ async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Pa
         raise outcomes.cancelled()
     if answer.settlement != mailbox.SETTLEMENT_WRITTEN:
         raise outcomes.unsettled(None)
-    if answer.WhichOneof("receipt") != row.settles:
+    if answer.WhichOneof("receipt") != settles:
         raise InvalidReceipt
-    return row.to_result(request, getattr(answer, row.settles))
+    return row.to_result(request, getattr(answer, settles))
 
 
 async def _answered(

@@ -69,7 +69,9 @@ def fitting(problem: ToolError, tool: str) -> ToolError:
         problem.hint = _SEE
     if tool in answers.MESSAGING:
         problem.state = None
-    elif problem.uncertain and tool in answers.SETTLES:
+    if tool in answers.MESSAGES:
+        return problem
+    if problem.uncertain and tool in answers.SETTLES:
         problem.hint = _ONCE
     elif problem.key_spent:
         problem.hint = _NEW_ID

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from fencepost.client import Mailbox
 from fencepost.errors import NotWritten
+from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
 from fencepost_mcp_edge.domain.frames import Place
 from fencepost_mcp_edge.translate import Arguments, Page, Payload
 from fencepost_mcp_edge.usecases import outcomes
@@ -27,6 +28,14 @@ DRAINING: Final = "draining"
 PAUSE_MS: Final = 50
 
 
+# The field of SettleKeyRequest, and of its answer, that speaks of a call.
+SETTLES: Final[Mapping[type[Any], str]] = {
+    mailbox.SendRequest: "send",
+    mailbox.RequestRequest: "request",
+    mailbox.ReplyRequest: "reply",
+}
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Mutation:
     """A tool that writes, once per key."""
@@ -35,8 +44,6 @@ class Mutation:
     rpc: Callable[[Mailbox, Any], Awaitable[Any]]
     to_request: Callable[[Arguments, str], Any]
     to_result: Callable[[Any, Any], Payload]
-    # The field of SettleKeyRequest, and of its answer, that speaks of this call.
-    settles: str
 
     async def call(self, caller: Caller, request: Any) -> Payload:
         """Carry the call out. Raises FencepostError, InvalidReceipt."""

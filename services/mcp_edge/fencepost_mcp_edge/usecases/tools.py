@@ -15,7 +15,7 @@ from fencepost.providers.v1 import providers_pb2 as providers
 from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import translate
 from fencepost_mcp_edge.translate import Payload
-from fencepost_mcp_edge.usecases import context_tools, evidence_tools, file_tools, task_tools
+from fencepost_mcp_edge.usecases import agent_tools, context_tools, evidence_tools, file_tools, task_tools
 from fencepost_mcp_edge.usecases.outcomes import ToolError, sentence
 from fencepost_mcp_edge.usecases.rows import Asking, Mutation, Reading, Wait, Write
 
@@ -88,22 +88,20 @@ MUTATIONS: Final[Mapping[str, Mutation]] = {
             rpc=Mailbox.send,
             to_request=translate.send_request,
             to_result=translate.send_result,
-            settles="send",
         ),
         Mutation(
             name="followup_task",
             rpc=Mailbox.request,
             to_request=translate.request_request,
             to_result=translate.request_result,
-            settles="request",
         ),
         Mutation(
             name="reply",
             rpc=Mailbox.reply,
             to_request=translate.reply_request,
             to_result=translate.reply_result,
-            settles="reply",
         ),
+        *agent_tools.MUTATIONS,
     )
 }
 
@@ -115,6 +113,7 @@ READINGS: Final[Mapping[str, Reading]] = {
         Reading(name="interrupt_agent", ask=_interrupt),
         Reading(name="list_agents", ask=_list_agents),
         *task_tools.READINGS,
+        *agent_tools.READINGS,
         *evidence_tools.READINGS,
         *context_tools.READINGS,
         *file_tools.READINGS,
