@@ -55,7 +55,7 @@ async def test_buf_curl_lists_services_and_methods_and_calls_describe_by_reflect
     ):
         listed = curl(running, service, "", "--list-services")
         assert listed.returncode == 0, listed.stderr
-        # The mailbox's process serves more than the mailbox: tasks, evidence, context and files have services of their own.
+        # The mailbox's process serves more than the mailbox, each with a service of its own.
         assert sorted(listed.stdout.split()) == sorted([full_name, *others, "grpc.health.v1.Health"])
         methods = curl(running, service, "", "--list-methods")
         assert f"{full_name}/Describe" in methods.stdout.split(), methods.stderr
