@@ -9,12 +9,15 @@ BENCH ?=
 BIN := $(VENV)/bin
 # Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
 LONG := tests/blackbox/guard \
+	tests/blackbox/cli/test_deleting.py \
+	tests/blackbox/cli/test_shared.py \
 	tests/blackbox/cli/test_tasks.py \
 	tests/blackbox/cli/test_unusable_home.py \
 	tests/blackbox/examples \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \
 	tests/blackbox/tunnel \
+	tests/contract/mailbox/test_machine.py \
 	tests/contract/mailbox/shared/test_file_machine.py \
 	tests/contract/mailbox/shared/test_file_race.py \
 	tests/contract/mailbox/tasks/test_task_machine.py \
