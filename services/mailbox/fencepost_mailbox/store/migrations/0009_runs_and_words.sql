@@ -11,3 +11,7 @@ CREATE TABLE task_run (
 INSERT INTO task_run (agent, run, position, messages, turn)
 SELECT agent, run, position, messages, 1 FROM task_newest_run;
 DROP TABLE task_newest_run;
+
+-- Words are put in by another rule (domain/threads/words.py): all of them anew, behind the records.
+INSERT INTO record_words (record_words) VALUES ('delete-all');
+UPDATE record_words_state SET position = 0;
