@@ -18,7 +18,7 @@ _LEAD_CHARACTERS: Final = LISTING_BODY_CHARACTERS_MAX // 4
 _CUT: Final = "…"
 # In longer texts accents are not folded, which would hold everybody up: a word is looked for as it was written.
 _FOLDED_CHARACTERS_MAX: Final = 4096
-# Scripts whose words stand without spaces, or with endings that nobody looks for: every character is a word of the index.
+# Scripts whose words stand without spaces, or with endings: each character is a word of the index.
 _UNSPACED: Final = re.compile(
     "(["
     "\u0e00-\u0eff"  # Thai, Lao

@@ -346,8 +346,8 @@ class SqliteTaskQueries:
 
     def runs(self, agent: bytes) -> list[Run]:
         """See TaskQueries."""
-        rows = self._all(sql.RUNS_OF, agent=agent)
-        return [Run(run=run, position=position, messages=messages) for run, position, messages, _ in rows]
+        rows = sorted(self._all(sql.RUNS_OF, agent=agent), reverse=True)
+        return [Run(run=run, position=position, messages=messages) for _, run, position, messages in rows]
 
     def supervised(self, agent: bytes, after: int, limit: int) -> list[Supervised]:
         """See TaskQueries."""
@@ -471,11 +471,11 @@ class SqliteTaskTransaction(SqliteTaskQueries):
 
     def set_run(self, agent: bytes, run: Run) -> None:
         """See TaskTransaction."""
-        known = self._all(sql.RUNS_OF, agent=agent)
-        turn = known[0][3] + 1 if known else 1
+        known = sorted(self._all(sql.RUNS_OF, agent=agent), reverse=True)
+        turn = known[0][0] + 1 if known else 1
         row = {"agent": agent, "run": run.run, "position": run.position, "messages": run.messages, "turn": turn}
         self._cursor.execute(sql.PUT_RUN, row)
-        others = [name for name, *_ in known if name != run.run]
+        others = [name for _, name, *_ in known if name != run.run]
         for name in others[RUNS_KEPT_MAX - 1 :]:
             self._cursor.execute(sql.DROP_RUN, {"agent": agent, "run": name})
 

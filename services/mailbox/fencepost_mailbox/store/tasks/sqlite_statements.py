@@ -220,8 +220,7 @@ DROP_NOTIFICATION: Final = """\
 DELETE FROM task_notification WHERE task_notification.agent = :agent AND task_notification.task_id = :task_id AND
 task_notification.notice = :notice"""
 RUNS_OF: Final = """\
-SELECT task_run.run, task_run.position, task_run.messages, task_run.turn FROM task_run WHERE task_run.agent = :agent
-ORDER BY task_run.turn DESC"""
+SELECT task_run.turn, task_run.run, task_run.position, task_run.messages FROM task_run WHERE task_run.agent = :agent"""
 PUT_RUN: Final = """\
 INSERT INTO task_run (agent, run, position, messages, turn) VALUES (:agent, :run, :position, :messages, :turn) ON
 CONFLICT (agent, run) DO UPDATE SET position = excluded.position, messages = excluded.messages, turn = excluded.turn"""

@@ -240,11 +240,7 @@ DROP_NOTIFICATION = sqlite(
         _N.agent == bindparam("agent"), _N.task_id == bindparam("task_id"), _N.notice == bindparam("notice")
     )
 )
-RUNS_OF = sqlite(
-    select(RUN.c.run, RUN.c.position, RUN.c.messages, RUN.c.turn)
-    .where(RUN.c.agent == bindparam("agent"))
-    .order_by(RUN.c.turn.desc())
-)
+RUNS_OF = sqlite(select(RUN.c.turn, RUN.c.run, RUN.c.position, RUN.c.messages).where(RUN.c.agent == bindparam("agent")))
 PUT_RUN = upsert(RUN)
 DROP_RUN = sqlite(delete(RUN).where(RUN.c.agent == bindparam("agent"), RUN.c.run == bindparam("run")))
 

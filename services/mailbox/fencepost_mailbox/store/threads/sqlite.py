@@ -8,7 +8,7 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any, Final
 
-from fencepost_mailbox.domain.threads.indexing import TO_CLEAR
+from fencepost_mailbox.domain.threads.indexing import TO_CLEAR, WIDE_BYTES
 from fencepost_mailbox.domain.threads.words import Term, spread
 from fencepost_mailbox.domain.values import Attributes, Kind, Record
 from fencepost_mailbox.store.threads import sqlite_statements as sql
@@ -117,7 +117,7 @@ class SqliteThreadTransaction(SqliteThreadQueries):
         rows: list[tuple[Any, ...]] = []
         room = bytes_max
         for record in self._records(sql.NOT_INDEXED, position=self._state()[0], limit=records_max):
-            room -= len(record.body)
+            room -= len(record.body) * (1 if record.body.isascii() else WIDE_BYTES)
             if room < 0 and rows:
                 break
             rows.append(_words_row(record))
