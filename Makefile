@@ -9,11 +9,15 @@ BENCH ?=
 BIN := $(VENV)/bin
 # Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
 LONG := tests/blackbox/guard \
+	tests/blackbox/cli/test_deleting.py \
+	tests/blackbox/cli/test_shared.py \
 	tests/blackbox/cli/test_tasks.py \
 	tests/blackbox/cli/test_unusable_home.py \
+	tests/blackbox/examples \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \
 	tests/blackbox/tunnel \
+	tests/contract/mailbox/test_machine.py \
 	tests/contract/mailbox/shared/test_file_machine.py \
 	tests/contract/mailbox/shared/test_file_race.py \
 	tests/contract/mailbox/tasks/test_task_machine.py \
@@ -66,7 +70,7 @@ chaos: $(VENV)/.dev-ready ## Kill services KILLS times under load and judge the 
 	@$(BIN)/python tests/chaos/run.py --kills $(KILLS)
 
 .PHONY: e2e
-e2e: $(VENV)/.dev-ready ## Others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
+e2e: $(VENV)/.dev-ready ## A project of several agents, others' programs, and the wheel accepted with the real Codex. Needs npm, a registry, 2 GB.
 	@$(BIN)/python -m pytest -q -s tests/e2e_external
 
 .PHONY: clients

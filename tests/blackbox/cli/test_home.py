@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import signal
 import subprocess
 import sys
@@ -11,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from fencepost_testing.command import Person
-from fencepost_testing.processes import Services, environment, short_home
+from fencepost_testing.processes import Services, environment, left_behind, short_home
 
 ROOT = Path(__file__).resolve().parents[3]
 DEMO = ROOT / "scripts" / "demo.py"
@@ -40,19 +39,6 @@ def test_a_home_comes_up_says_what_is_next_and_goes_down() -> None:
         assert operator("status").code == 6
         made = operator("agent", "create", "ada", "--json")
         assert (made.code, made.error["outcome"]) == (6, "not_written")
-
-
-def left_behind(marker: str) -> list[str]:
-    """The processes whose command line or environment names the folder `marker`."""
-    if not Path("/proc/self/environ").exists():
-        shown = subprocess.run(["ps", "axeww", "-o", "args="], capture_output=True, text=True, check=True, timeout=10)
-        return [line for line in shown.stdout.splitlines() if marker in line]
-    found = []
-    for process in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            said = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
-            found += [said.decode(errors="replace")] if marker.encode() in said else []
-    return found
 
 
 @pytest.mark.requirement("demo.ends-by-itself-and-leaves-nothing")

@@ -48,14 +48,14 @@ def curl(services: Services, service: str, path: str, *flags: str) -> subprocess
 
 
 async def test_buf_curl_lists_services_and_methods_and_calls_describe_by_reflection_alone(running: Services) -> None:
-    beside = [f"fencepost.mailbox.v1.{name}Service" for name in ("Context", "Files", "Tasks")]
+    beside = [f"fencepost.mailbox.v1.{name}Service" for name in ("Context", "Evidence", "Files", "Tasks")]
     for service, full_name, others in (
         (MAILBOX, "fencepost.mailbox.v1.MailboxService", beside),
         (SESSIONS, "fencepost.sessions.v1.SessionsService", []),
     ):
         listed = curl(running, service, "", "--list-services")
         assert listed.returncode == 0, listed.stderr
-        # The mailbox's process serves more than the mailbox: tasks, context and files have services of their own.
+        # The mailbox's process serves more than the mailbox, each with a service of its own.
         assert sorted(listed.stdout.split()) == sorted([full_name, *others, "grpc.health.v1.Health"])
         methods = curl(running, service, "", "--list-methods")
         assert f"{full_name}/Describe" in methods.stdout.split(), methods.stderr

@@ -30,9 +30,13 @@ class Tools:
         self._names = registry.WARPED if warp else {}
         self._called = called
 
+    def name(self, tool: str) -> str:
+        """Return the name by which a tool is called here."""
+        return self._names.get(tool, tool)
+
     async def __call__(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         self._called.add(tool)
-        told = await self.agent.call(self._names.get(tool, tool), **arguments)
+        told = await self.agent.call(self.name(tool), **arguments)
         assert told.pop("operation") == tool
         return told
 
@@ -46,7 +50,7 @@ class Tools:
 
     async def refused(self, tool: str, /, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its error."""
-        return await self.agent.refused(self._names.get(tool, tool), **arguments)
+        return await self.agent.refused(self.name(tool), **arguments)
 
     async def next(self) -> tuple[str, str]:
         """Return the kind and the task of the next notification."""
@@ -101,7 +105,8 @@ async def _reviewed_twice_and_integrated(ann: Tools, bob: Tools) -> None:
     started = await bob.write("task_start", task_id=task, revision=1)
     assert (started["state"], {*started, "operation"}) == ("running", CHANGE | {"attempt_id"})
     told = await bob.refused("agent_ready")
-    assert (told["code"], told["written"]) == ("work_running", False)
+    assert (told["code"], told["written"], told["state"]["running"]) == ("work_running", False, task)
+    assert told["hint"].endswith(f"is gone on with by {bob.name('task_start')}.")
     assert (await bob.write("task_progress", task_id=task, revision=1, note="half", percent=50))["state"] == "running"
     named = await _reported(ann, bob, task)
     submission = {"task_id": task, "result": "done", "evidence": "tests", "evidence_ids": named}

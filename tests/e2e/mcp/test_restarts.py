@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import uuid
 
 import pytest
 
@@ -114,3 +115,45 @@ async def test_a_listing_without_the_mailbox_says_what_it_does_not_know(fragile_
         fragile_world.services.kill(MAILBOX)
         listed = (await ann.call("list_agents"))["agents"]
         assert {entry["status"] for entry in listed} == {"unknown"}
+
+
+WORK = {"to": "bob", "description": "Write it.", "acceptance": "It is there."}
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_writes_of_every_family_outlive_an_edge_that_dies_after_they_were_made(fragile_world: World) -> None:
+    services = fragile_world.services
+    calls: list[tuple[str, dict[str, object]]] = [
+        ("task_assign", {**WORK, "request_id": str(uuid.uuid4())}),
+        ("context_publish", {"key": "api", "content": "one"}),
+        ("file_reserve", {"file_path": "a.py"}),
+    ]
+    async with fragile_world.agent(fragile_world.ann, FENCEPOST_TOOLS="all") as ann:
+        for name, arguments in calls:
+            await services.restart(MCP_EDGE, env={"FENCEPOST_FAULTS": "mcp_edge.call.after=kill"})
+            lost = asyncio.create_task(ann.call(name, **arguments))
+            await gone(fragile_world, MCP_EDGE)
+            await services.start(MCP_EDGE)
+            assert (await lost)["operation"] == name
+        assert len((await ann.call("task_list"))["tasks"]) == 1
+        assert (await ann.call("context_get", key="api"))["newest_version"] == 1
+        assert len((await ann.call("file_reservations"))["reservations"]) == 1
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_a_task_that_an_edge_took_with_it_was_not_written_and_takes_a_new_request_id(
+    fragile_world: World,
+) -> None:
+    services = fragile_world.services
+    await services.restart(MCP_EDGE, env={"FENCEPOST_FAULTS": "mcp_edge.call.before=kill"})
+    first = str(uuid.uuid4())
+    async with fragile_world.agent(fragile_world.ann, FENCEPOST_TOOLS="tasks") as ann:
+        lost = asyncio.create_task(ann.refused("task_assign", **WORK, request_id=first))
+        await gone(fragile_world, MCP_EDGE)
+        await services.start(MCP_EDGE)
+        told = await lost
+        assert (told["code"], told["written"]) == ("not_written", False)
+        assert "with a new request_id" in told["hint"]
+        assert (await ann.refused("task_assign", **WORK, request_id=first))["written"] is False
+        assert (await ann.call("task_assign", **WORK, request_id=str(uuid.uuid4())))["state"] == "queued"
+        assert len((await ann.call("task_list"))["tasks"]) == 1

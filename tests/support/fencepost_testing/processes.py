@@ -52,6 +52,19 @@ def environment(home: Home, extra: Mapping[str, str] | None = None) -> dict[str,
     return {**kept, "FENCEPOST_HOME": str(home.path), "PYTHONPATH": path, **(extra or {})}
 
 
+def left_behind(marker: str) -> list[str]:
+    """The processes whose command line or environment names the folder `marker`."""
+    if not Path("/proc/self/environ").exists():
+        shown = subprocess.run(["ps", "axeww", "-o", "args="], capture_output=True, text=True, check=True, timeout=10)
+        return [line for line in shown.stdout.splitlines() if marker in line]
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            said = (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            found += [said.decode(errors="replace")] if marker.encode() in said else []
+    return found
+
+
 def dying_with_us(*program: str) -> list[str]:
     """The arguments that start `program` so that it does not outlive this process."""
     return [sys.executable, "-IS", str(Path(launch.__file__)), str(os.getpid()), "--", *program]

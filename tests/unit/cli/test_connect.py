@@ -163,7 +163,7 @@ def test_an_agent_changes_no_configuration(person: Shell) -> None:
         ('read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost-local"}}}\'; cat >/dev/null', "status"),
         (
             (
-                'read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost-local"}}}\';'
+                'read x; echo \'{"id":1,"result":{"serverInfo":{"name":"fencepost"}}}\';'
                 ' echo \'{"id":2,"result":{"tools":[{"name":"reply"}]}}\'; cat >/dev/null'
             ),
             "does not offer send_message",

@@ -47,7 +47,10 @@ async def test_a_channel_connects_when_asked_notices_a_loss_and_connects_again(
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await stub.Describe(pb.DescribeRequest(), timeout=5)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
-    assert channel.get_state() is not State.READY
+    # The call knows of the loss before the channel says so.
+    async with asyncio.timeout(10):
+        while channel.get_state() is State.READY:
+            await channel.wait_for_state_change(State.READY)
     await fake.start()
     await until(channel, State.READY)
     await channel.close()

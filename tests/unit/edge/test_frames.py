@@ -34,6 +34,17 @@ def test_a_greeting_names_the_caller_and_what_is_to_be_confirmed() -> None:
     assert parse_hello(hello(agent="u", generation=3, more="ignored")).generation == 3
 
 
+@pytest.mark.requirement("tools.profiles")
+def test_a_greeting_may_say_what_the_server_was_started_to_offer() -> None:
+    who = "01234567-89ab-cdef-0123-456789abcdef"
+    said = parse_hello(hello(tools="tasks,later", names="warp", who=who))
+    assert (said.tools, said.warp, said.who) == ({"tasks"}, True, who)
+    assert parse_hello(hello(tools="all")).tools == {"messaging", "tasks", "context", "files"}
+    assert parse_hello(hello(tools="off")).tools == frozenset()
+    silent = parse_hello(hello(names="other", who="../../etc"))
+    assert (silent.tools, silent.warp, silent.who) == (None, False, None)
+
+
 @pytest.mark.requirement("edge.shims-are-held-to-the-protocol")
 @pytest.mark.parametrize(
     "change",

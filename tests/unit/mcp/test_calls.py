@@ -181,6 +181,20 @@ def test_a_call_that_the_edge_never_answers_ends_with_its_budget(
     open_table.calls.answered(b'1 {"late":1}')
 
 
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+def test_a_lost_write_of_a_task_is_settled_and_told_by_its_request_id_where_that_fails(open_table: Table) -> None:
+    identity = open_table.admit("task_submit")
+    open_table.send()
+    open_table.calls.lost()
+    open_table.calls.opened("E1")
+    assert open_table.send() == [b'1 settle E1 {"line":1}']
+    open_table.pass_ms(module.SETTLE_MS_MAX + module.CALL_MS_MAX)
+    assert open_table.told(identity) == ("delivery_uncertain", "unknown")
+    hint = open_table.answers[identity]["result"]["structuredContent"]["hint"]
+    assert "the same call with the same request_id is carried out once at most" in hint
+    assert "message list" not in hint
+
+
 @pytest.mark.requirement("mcp.calls-are-bounded")
 def test_a_call_whose_frame_was_never_taken_is_withdrawn_and_was_not_written(open_table: Table) -> None:
     identity = open_table.admit()

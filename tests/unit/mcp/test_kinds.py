@@ -109,6 +109,14 @@ def test_a_task_is_assigned_by_what_its_schema_allows_and_nothing_else(wrong: di
 
 
 @pytest.mark.requirement("tools.arguments-are-strict")
+@pytest.mark.parametrize(("timeout_ms", "taken"), [(0, True), (20_000, True), (20_001, False), (-1, False)])
+def test_a_wait_for_a_notification_takes_at_most_twenty_seconds(timeout_ms: int, taken: bool) -> None:
+    tasks = menu(frozenset({"tasks"}))
+    told = examine({"name": "agent_wait", "arguments": {"timeout_ms": timeout_ms}}, tasks)
+    assert isinstance(told, Checked) is taken
+
+
+@pytest.mark.requirement("tools.arguments-are-strict")
 def test_progress_says_something() -> None:
     tasks = menu(frozenset({"tasks"}))
     arguments = {"task_id": "task_1", "revision": 1, "request_id": UUID}
