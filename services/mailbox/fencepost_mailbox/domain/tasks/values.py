@@ -32,6 +32,8 @@ TASK_LISTING_STEPS_MAX: Final = 20
 HISTORY_PAGE_BYTES_MAX: Final = 524_288
 NOTIFICATION_WAIT_MS_MAX: Final = 20_000
 RUN_BYTES_MAX: Final = 64
+# Runs of an agent of which it is known what they were given; the ones that asked last.
+RUNS_KEPT_MAX: Final = 8
 # Tasks whose time has come that one transaction looks after.
 DUE_TASKS_MAX: Final = 200
 COMMIT_LENGTHS: Final = frozenset({40, 64})
@@ -282,10 +284,11 @@ class Notification:
     task_id: bytes
     notice: Notice
     at_ms: int
-    # In how many wake-ups it was told, in which one last, and until when it rests after that.
+    # In how many wake-ups it was told, in which one last, until when it rests after that, and in which one before.
     wakes: int = 0
     wake_id: bytes | None = None
     again_at_ms: int = 0
+    earlier_wake_id: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -300,7 +303,7 @@ class Supervised:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """How far an agent was given its notifications in its newest run, and which messages it was told of."""
+    """How far an agent was given its notifications in one run, and which messages it was told of."""
 
     run: str
     position: int

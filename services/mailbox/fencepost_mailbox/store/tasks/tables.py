@@ -161,18 +161,20 @@ class TaskNotificationRow(SQLModel, table=True):
     wakes: int
     wake_id: bytes | None
     again_at_ms: int
+    earlier_wake_id: bytes | None
 
 
 class TaskRunRow(SQLModel, table=True):
-    """How far an agent's newest run was given its notifications."""
+    """How far a run of an agent was given its notifications. The greater its turn, the later it was given something."""
 
     __tablename__: ClassVar[str] = "task_run"
     __table_args__: ClassVar[dict[str, Any]] = _WITHOUT_ROWID
 
     agent: bytes = Field(primary_key=True)
-    run: str
+    run: str = Field(primary_key=True)
     position: int
     messages: int
+    turn: int
 
 
 class SupervisionRow(SQLModel, table=True):
