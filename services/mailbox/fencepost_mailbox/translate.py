@@ -806,6 +806,7 @@ def work_response(work: AgentWork) -> pb.WatchWorkResponse:
         wake=work.due.wake,
         stop=work.due.stop,
         left=work.due.left,
+        held_until_ms=work.due.held_until_ms,
     )
 
 

@@ -37,28 +37,28 @@ class AgentWork:
     @property
     def is_any(self) -> bool:
         """Whether there is something to carry."""
-        return self.requests or self.context or self.due.wake or self.due.stop or self.due.left > 0
+        return self.requests or self.context or self.due != NOTHING_DUE
 
 
 class _Watcher:
-    __slots__ = ("agents", "dirty", "event", "left")
+    __slots__ = ("agents", "dirty", "event", "lasting")
 
     def __init__(self, agents: frozenset[bytes]) -> None:
         self.agents = agents
         # An ordered set, bounded by the number of agents: a slow reader is told a state once, however often it changed.
         self.dirty: dict[bytes, None] = {}
         self.event = asyncio.Event()
-        # Who was told to have notifications that are left: that this has ended is told too.
-        self.left: set[bytes] = set()
+        # Who was told to have notifications that are left, or to be woken no more for now: that it is over is told too.
+        self.lasting: set[bytes] = set()
 
     def is_news(self, work: AgentWork) -> bool:
         """Tell whether a state is to be told, and note what of it is told when it ends."""
-        was_left = work.agent_id in self.left
-        if work.due.left:
-            self.left.add(work.agent_id)
+        was_lasting = work.agent_id in self.lasting
+        if work.due.left or work.due.held_until_ms:
+            self.lasting.add(work.agent_id)
         else:
-            self.left.discard(work.agent_id)
-        return work.is_any or was_left
+            self.lasting.discard(work.agent_id)
+        return work.is_any or was_lasting
 
 
 class WorkWatch:
@@ -68,6 +68,8 @@ class WorkWatch:
         self._store = store
         self._now_ms = now_ms
         self._rested_ms = 0
+        # Until when agents are held that were woken too often, as far as anybody was told.
+        self._held: dict[bytes, int] = {}
         self._watchers: set[_Watcher] = set()
         self._draining = False
 
@@ -92,6 +94,10 @@ class WorkWatch:
         if self._watchers:
             self.mark(self._store.read.tasks.rested(self._rested_ms, now_ms))
         self._rested_ms = now_ms
+        over = [agent_id for agent_id, until_ms in self._held.items() if until_ms <= now_ms]
+        for agent_id in over:
+            del self._held[agent_id]
+        self.mark(over)
 
     def drain(self) -> None:
         """End every watch: a watcher connects again and is told the whole state anew."""
@@ -151,7 +157,12 @@ class WorkWatch:
         )
 
     def _due(self, agent_id: bytes) -> Due:
-        return due(self._store.read, agent_id, self._now_ms())
+        found = due(self._store.read, agent_id, self._now_ms())
+        if found.held_until_ms:
+            self._held[agent_id] = found.held_until_ms
+        else:
+            self._held.pop(agent_id, None)
+        return found
 
     async def _listing(self, agents: frozenset[bytes]) -> AsyncIterator[AgentWork]:
         if agents:

@@ -78,6 +78,7 @@ class Carrier:
         self.wake = False
         self.stop = False
         self.left = 0
+        self.held_until_ms = 0
         self.rest_until = 0.0
         self._high_water = 0
         self._round: int | None = None
@@ -93,7 +94,8 @@ class Carrier:
         """Take what the mailbox says that there is."""
         self.requests = work.requests
         self.context = work.context
-        self.wake, self.stop, self.left = work.wake, work.stop, work.left
+        self.wake, self.stop = work.wake, work.stop
+        self.left, self.held_until_ms = work.left, work.held_until_ms
         self._noted += 1
         self._high_water = max(self._high_water, work.high_water)
 

@@ -160,7 +160,7 @@ class Keeper:
         """Take what the mailbox says that there is."""
         self.carrier.note(work)
         if self.life is not None:
-            self.life.note_left(work.left)
+            self.life.note_waiting(left=work.left, held_until_ms=work.held_until_ms)
         self.wake()
 
     def stop_soon(self) -> None:
@@ -398,7 +398,7 @@ class Keeper:
             told=parts.told,
             changed=self.wake,
         )
-        life.note_left(self.carrier.left)
+        life.note_waiting(left=self.carrier.left, held_until_ms=self.carrier.held_until_ms)
         try:
             reports.note(Observed.STARTING, Evidence.PROCESS)
             try:

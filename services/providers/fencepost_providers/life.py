@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 from fencepost_kit import faults, logs
@@ -45,6 +46,10 @@ _LEFT: Final = (
     "It was woken as often as Fencepost does for {count} notification(s) of its tasks, and they still stand: "
     "prompt it, or reassign the tasks."
 )
+_HELD: Final = (
+    "It was woken for its tasks as often as Fencepost does within an hour, and is again from {until:%Y-%m-%d %H:%M} "
+    "UTC on: see whether agents give each other tasks in a circle."
+)
 _log: Final = logs.get(__name__)
 
 
@@ -78,7 +83,7 @@ class Life:
         self.unjoined = False
         self.began_at = clock.monotonic()
         self.able = Able()
-        self._left = 0
+        self._left = self._held_until_ms = 0
         self.capabilities: dict[CapabilityKind, Capability] = {}
         self._outbox = outbox
         self._rows = rows
@@ -139,11 +144,14 @@ class Life:
             show=self.can(CapabilityKind.INFORMATION),
         )
 
-    def note_left(self, count: int) -> None:
-        """Take how many notifications of tasks the agent was woken for often enough; whoever looks at it is told."""
-        if count == self._left:
+    def note_waiting(self, *, left: int, held_until_ms: int) -> None:
+        """Take for how many notifications the agent was woken often enough, and until when it is woken for none.
+
+        Whoever looks at the agent is told.
+        """
+        if (left, held_until_ms) == (self._left, self._held_until_ms):
             return
-        self._left = count
+        self._left, self._held_until_ms = left, held_until_ms
         if self.current.state is State.IDLE and not self._over:
             self._report(self.current, Evidence.PROVIDER_ANSWER)
 
@@ -213,7 +221,9 @@ class Life:
 
     def _report(self, activity: Activity, evidence: Evidence) -> None:
         state, detail = _OBSERVED.get(activity.state), activity.detail
-        if state is Observed.IDLE and not detail and self._left:
+        if state is Observed.IDLE and not detail and self._held_until_ms:
+            detail = _HELD.format(until=datetime.fromtimestamp(self._held_until_ms / 1000, UTC))
+        elif state is Observed.IDLE and not detail and self._left:
             detail = _LEFT.format(count=self._left)
         if state is not None:
             self.reports.note(state, evidence, detail=detail, turn_id=activity.turn_id)

@@ -153,6 +153,7 @@ class Work:
 
     `wake`: a turn is to be begun for what waits among its tasks. `stop`: the turn that runs is to be told of a request
     to stop. `left`: how many notifications were told often enough, and are left to a person.
+    `held_until_ms`: until when no turn is begun for them because there were too many; 0 where that is not so.
     """
 
     agent_id: str
@@ -162,6 +163,7 @@ class Work:
     wake: bool = False
     stop: bool = False
     left: int = 0
+    held_until_ms: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -68,6 +68,7 @@ class MailboxLink:
                     wake=message.wake,
                     stop=message.stop,
                     left=message.left,
+                    held_until_ms=message.held_until_ms,
                 )
         except FencepostError as error:
             self._rotated(error)

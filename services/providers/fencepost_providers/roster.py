@@ -321,6 +321,7 @@ class Roster:
                 (work.requests and not carrier.requests)
                 or (work.context and not carrier.context)
                 or (work.wake and not carrier.wake)
+                or (work.stop and not carrier.stop)
             ):
                 unknown.append(work)
         return unknown

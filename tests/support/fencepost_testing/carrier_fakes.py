@@ -216,6 +216,7 @@ class FakeMailbox:
         self.wakes: dict[str, list[Delivery]] = {}
         self.stops: dict[str, list[Delivery]] = {}
         self.left_alone: dict[str, int] = {}
+        self.held_until_ms: dict[str, int] = {}
         self.claims: dict[str, tuple[str, ClaimKind, Delivery]] = {}
         self.keys: dict[str, Taken] = {}
         self.carried: list[Carried] = []
@@ -263,6 +264,7 @@ class FakeMailbox:
             wake=bool(self.wakes.get(agent_id)),
             stop=bool(self.stops.get(agent_id)),
             left=self.left_alone.get(agent_id, 0),
+            held_until_ms=self.held_until_ms.get(agent_id, 0),
         )
 
     def _place(self, kind: ClaimKind) -> dict[str, list[Delivery]]:
@@ -278,9 +280,9 @@ class FakeMailbox:
         news: asyncio.Queue[str] = asyncio.Queue()
         self._watchers.append(news)
         try:
-            for agent_id in {*self.requests, *self.context, *self.wakes}:
+            for agent_id in {*self.requests, *self.context, *self.wakes, *self.stops}:
                 work = self._work(agent_id)
-                if work.requests or work.context or work.wake:
+                if work.requests or work.context or work.wake or work.stop:
                     yield work
             yield Work(agent_id="", requests=False, context=False, high_water=999)
             while True:
@@ -632,6 +634,17 @@ class CarrierBench:
         keeper = self.carrying.roster.keeper(uuid_of(name))
         assert keeper is not None, f"nobody keeps {name}"
         return keeper
+
+    async def sweep_until(self, count: int) -> None:
+        """Sweep until so much was found, and no more.
+
+        One sweep passes a keeper by that something else wakes in that moment, an echo of its own report for example.
+        """
+        roster, end = self.carrying.roster, time.monotonic() + WAIT_S_MAX
+        while roster.swept < count:
+            assert time.monotonic() < end, f"{roster.swept} and not {count} were found within {WAIT_S_MAX} s"
+            await roster.sweep_once()
+        assert roster.swept == count
 
     async def kept(self, name: str, **facts: Any) -> FakeRuntime:
         """Tell of an agent that is to run, and wait for its first runtime."""

@@ -2196,6 +2196,7 @@ class WatchWorkResponse(_message.Message):
     WAKE_FIELD_NUMBER: _builtins.int
     STOP_FIELD_NUMBER: _builtins.int
     LEFT_FIELD_NUMBER: _builtins.int
+    HELD_UNTIL_MS_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """Whose mailbox; empty on the message that ends the first listing."""
     requests: _builtins.bool
@@ -2214,6 +2215,10 @@ class WatchWorkResponse(_message.Message):
     """How many notifications of tasks were told in as many wake-ups as there are at most, and still stand: nothing more is done about them
     before something else happens.
     """
+    held_until_ms: _builtins.int
+    """Until when no turn is begun for what waits, in ms since 1970, because the agent was woken too often within an hour; 0 where that
+    is not so.
+    """
     def __init__(
         self,
         *,
@@ -2225,10 +2230,11 @@ class WatchWorkResponse(_message.Message):
         wake: _builtins.bool = ...,
         stop: _builtins.bool = ...,
         left: _builtins.int = ...,
+        held_until_ms: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "caught_up", b"caught_up", "context", b"context", "high_water", b"high_water", "left", b"left", "requests", b"requests", "stop", b"stop", "wake", b"wake"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "caught_up", b"caught_up", "context", b"context", "held_until_ms", b"held_until_ms", "high_water", b"high_water", "left", b"left", "requests", b"requests", "stop", b"stop", "wake", b"wake"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -223,6 +223,10 @@ class Queries(Protocol):
         """Return an agent's wake-ups that are not over: one, and perhaps one more that was told to its turn."""
         ...
 
+    def wake_written_at(self, agent_id: bytes, newer: int) -> int | None:
+        """Return when the wake-up was written behind which an agent has so many newer ones; None where it has not."""
+        ...
+
     def claims_expired(self, now_ms: int) -> bool:
         """Tell whether a held claim has stood for its whole term."""
         ...

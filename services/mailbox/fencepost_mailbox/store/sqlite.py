@@ -463,6 +463,11 @@ class SqliteQueries:
         """See Queries."""
         return [record_from_row(row) for row in self._all(sql.OPEN_WAKES, recipient=agent_id)]
 
+    def wake_written_at(self, agent_id: bytes, newer: int) -> int | None:
+        """See Queries."""
+        row = self._one(sql.WAKE_WRITTEN, recipient=agent_id, newer=newer)
+        return None if row is None else int(row[0])
+
     def claims_expired(self, now_ms: int) -> bool:
         """See Queries."""
         return self._one(sql.ANY_EXPIRED, expired_at_ms=now_ms) is not None

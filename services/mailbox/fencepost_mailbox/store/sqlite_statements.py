@@ -94,6 +94,9 @@ record.parent_id, record.status, record.origin, record.completion, record.admitt
 record.answer, record.exposed, record.acknowledged, record.inbox, record.position, record.claim_token,
 record.claim_generation, record.releases, record.body, record.hops, record.attributed FROM record WHERE
 record.recipient = :recipient AND record.answer = 1 AND record.kind = 6"""
+WAKE_WRITTEN: Final = """\
+SELECT record.admitted_at_ms FROM record WHERE record.recipient = :recipient AND record.kind = 6 ORDER BY
+record.admitted_at_ms DESC LIMIT 1 OFFSET :newer"""
 REWORD: Final = """\
 UPDATE record SET body=:body WHERE record.sequence = :was_sequence AND record.delivery = 1 AND record.kind = 6"""
 NEXT_RECIPIENT: Final = """\

@@ -163,6 +163,14 @@ OPEN_WAKES = _sqlite(
     # Word for word the condition of the index record_wake.
     select(RECORD).where(R.recipient == bindparam("recipient"), _OPEN, R.kind == _const(Kind.WAKE))
 )
+WAKE_WRITTEN = _sqlite(
+    # Word for word the condition of the index record_waked.
+    select(R.admitted_at_ms)
+    .where(R.recipient == bindparam("recipient"), R.kind == _const(Kind.WAKE))
+    .order_by(R.admitted_at_ms.desc())
+    .limit(_const(1))
+    .offset(bindparam("newer"))
+)
 REWORD = _sqlite(
     update(RECORD)
     .where(

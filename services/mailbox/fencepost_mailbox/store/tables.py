@@ -13,6 +13,7 @@ SHOWN: Final = "acknowledged = 0 AND (exposed = 1 OR delivery IN (9, 4))"
 WORKED_ON: Final = "answer = 1 AND kind = 2 AND delivery IN (2, 4)"
 # Wake-ups that are not over.
 WAKES: Final = "answer = 1 AND kind = 6"
+WAKED: Final = "kind = 6"
 UNPUBLISHED: Final = "state = 2 AND publishes = 1"
 UNSETTLED: Final = "state IN (1, 4)"
 _WITHOUT_ROWID: dict[str, Any] = {"sqlite_with_rowid": False}
@@ -55,6 +56,7 @@ class RecordRow(SQLModel, table=True):
         ),
         Index("record_hops", "recipient", "hops", sqlite_where=text(WORKED_ON), postgresql_where=text(WORKED_ON)),
         Index("record_wake", "recipient", sqlite_where=text(WAKES), postgresql_where=text(WAKES)),
+        Index("record_waked", "recipient", "admitted_at_ms", sqlite_where=text(WAKED), postgresql_where=text(WAKED)),
         Index("record_shown", "recipient", "position", sqlite_where=text(SHOWN), postgresql_where=text(SHOWN)),
         Index(
             "record_parent",

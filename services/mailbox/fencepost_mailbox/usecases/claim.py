@@ -37,7 +37,7 @@ from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transacti
 from fencepost_mailbox.usecases.ports import Ports, fence, held_record, lose_sight, lose_turn, mark_uncertain
 from fencepost_mailbox.usecases.reply import write_answer
 from fencepost_mailbox.usecases.tasks.steps import lose_every_attempt
-from fencepost_mailbox.usecases.tasks.waking import call_out, close_wake
+from fencepost_mailbox.usecases.tasks.waking import call_out, close_wake, take_back
 
 _GIVEN_UP: Final = (
     "Fencepost could not hand this request to its recipient's program: it was taken and given back too often."
@@ -289,6 +289,8 @@ class Releasing:
         )
         tx.move(record, after)
         tx.set_claim_state(claim, ClaimState.RELEASED)
+        if record.kind is Kind.WAKE:
+            take_back(tx, record.record_id)
         concerned = (record.recipient,)
         return Applied(value=Settled(record=after, duplicate=False), wakes=concerned, work=concerned)
 

@@ -2,17 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from fencepost_mailbox.domain.bindings import Mode, TurnOutcome
 from fencepost_mailbox.domain.claims import Outcome
 from fencepost_mailbox.domain.tasks.needs import task_id_text
-from fencepost_mailbox.domain.tasks.values import Notice
-from fencepost_mailbox.domain.tasks.waking import NOTHING_DUE, WAKE_AGAIN_MS, WAKE_NOTICES_MAX, WAKES_MAX, Due
+from fencepost_mailbox.domain.tasks.values import Notice, Notification
+from fencepost_mailbox.domain.tasks.waking import (
+    NOTHING_DUE,
+    WAKE_AGAIN_MS,
+    WAKE_NOTICES_MAX,
+    WAKES_MAX,
+    WAKES_WINDOW_MS,
+    Due,
+    judge,
+)
 from fencepost_mailbox.domain.texts import record_id_text
 from fencepost_mailbox.domain.values import RELEASES_MAX, Answer, Delivery, FactKind, Kind, Origin
 from fencepost_mailbox.usecases.claim import ClaimKind, Expiring, Taken
 from fencepost_mailbox.usecases.open_generation import OpenGeneration
+from fencepost_mailbox.usecases.tasks import waking
 from fencepost_mailbox.work import WorkWatch
 from fencepost_testing.mailboxes import a_turn, id16
 from fencepost_testing.task_desk import TaskDesk
@@ -354,3 +365,133 @@ async def test_a_watcher_is_told_who_is_to_be_woken_at_the_listing_at_a_change_a
 
 def test_as_many_pauses_as_wake_ups_but_one() -> None:
     assert len(WAKE_AGAIN_MS) == WAKES_MAX - 1
+
+
+@pytest.mark.requirement("wakes.given-back-is-told-anew")
+async def test_what_a_given_back_wake_up_told_of_counts_as_never_told(desk: TaskDesk) -> None:
+    mine = await desk.assign("ann", "bob")
+    held = await desk.taken("bob", kind=WAKE)
+    await desk.release(held.claim)
+    # Before it is taken again the agent begins something else: what it was to be told of is not told now.
+    other = await desk.pool("ann", "bob")
+    await desk.claim_task("bob", other)
+    review = await desk.assign("ann", "dan", reviewer="bob")
+    await desk.done_by("dan", review)
+    again = await desk.wake("bob")
+    assert (task_id_text(mine) in said(again), task_id_text(review) in said(again)) == (False, True)
+    await desk.accept("bob", review)
+    await desk.submit("bob", other)
+    await desk.ended(again.claim)
+    assert desk.due("bob") == DUE, "nobody ever told it: it does not rest"
+
+
+@pytest.mark.requirement("wakes.given-back-is-told-anew")
+async def test_what_a_given_back_wake_up_told_of_is_not_told_by_the_request_to_stop_that_joins_a_turn(
+    desk: TaskDesk,
+) -> None:
+    review = await desk.assign("ann", "dan", reviewer="bob")
+    await desk.done_by("dan", review)
+    running = await desk.assign("ann", "bob")
+    await desk.start_task("bob", running)
+    held = await desk.taken("bob", kind=WAKE)
+    await desk.release(held.claim)
+    await desk.cancel("ann", running)
+    joined = await desk.taken("bob", kind=STOP)
+    assert task_id_text(review) not in said(joined)
+    await desk.finish(joined.claim, Outcome.ACCEPTED, turn=a_turn())
+    await desk.finish_cancel("bob", running)
+    await desk.ended(joined.claim)
+    assert desk.due("bob") == DUE
+
+
+@pytest.mark.requirement("wakes.an-uncertain-one-is-named-by-the-next")
+async def test_one_whose_arrival_is_not_known_is_named_by_the_next_also_when_that_was_given_back(
+    desk: TaskDesk,
+) -> None:
+    await desk.assign("ann", "bob")
+    lost = await desk.taken("bob", kind=WAKE)
+    await desk.finish(lost.claim, Outcome.UNCERTAIN)
+    await desk.clock.advance(WAKE_AGAIN_MS[0] / 1000)
+    held = await desk.taken("bob", kind=WAKE)
+    await desk.release(held.claim)
+    again = await desk.taken("bob", kind=WAKE)
+    assert record_id_text(Kind.WAKE, lost.record.record_id) in said(again)
+
+
+@pytest.mark.requirement("wakes.no-storm")
+async def test_agents_that_give_each_other_tasks_in_a_circle_are_woken_so_often_an_hour(
+    desk: TaskDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "WAKES_WINDOW_MAX", 3)
+    began_ms = desk.clock.now_ms()
+    watch = WorkWatch(desk.store, desk.clock.now_ms)
+    stream = watch.watch([id16("bob")])
+    turns = 0
+    while turns < 20:
+        task = await desk.assign("ann", "bob")
+        if (taken := await desk.claim("bob", kind=WAKE)) is None:
+            break
+        turns += 1
+        await desk.finish(taken.claim, Outcome.ACCEPTED, turn=a_turn())
+        await desk.start_task("bob", task)
+        back = await desk.assign("bob", "ann")
+        await desk.submit("bob", task)
+        await desk.ended(taken.claim)
+        await desk.start_task("ann", back)
+        await desk.submit("ann", back)
+        await desk.accept("ann", task)
+        await desk.accept("bob", back)
+        await desk.clock.advance(60)
+    assert turns == 3
+    held = Due(held_until_ms=began_ms + WAKES_WINDOW_MS)
+    assert desk.due("bob") == held
+    assert (await anext(stream)).due == held
+    assert (await anext(stream)).agent_id == b""
+    # What stops work goes through: into the turn that runs, if one does.
+    await desk.start_task("bob", task)
+    await desk.cancel("ann", task)
+    assert desk.due("bob") == Due(stop=True, held_until_ms=held.held_until_ms)
+    joined = await desk.bound("bob", kind=STOP)
+    await desk.finish_cancel("bob", task)
+    await desk.ended(joined.claim)
+    await desk.assign("ann", "bob")
+    assert desk.due("bob").wake is False, "it counts like the others"
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.requirement("wakes.no-storm")
+async def test_one_that_was_held_is_woken_when_the_hour_has_moved_on_also_after_a_restart(
+    desk: TaskDesk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waking, "WAKES_WINDOW_MAX", 1)
+    task = await desk.assign("ann", "bob")
+    await desk.ended((await desk.wake("bob")).claim)
+    await desk.start_task("bob", task)
+    await desk.submit("bob", task)
+    await desk.reject("ann", task)
+    await desk.restart()
+    watch = WorkWatch(desk.store, desk.clock.now_ms)
+    stream = watch.watch([])
+    first = await anext(stream)
+    assert (first.agent_id, first.due) == (id16("bob"), Due(held_until_ms=desk.clock.now_ms() + WAKES_WINDOW_MS))
+    assert await desk.claim("bob", kind=WAKE) is None
+    assert (await anext(stream)).agent_id == b""
+    watch.look_for_rested()
+    await desk.clock.advance(WAKES_WINDOW_MS / 1000)
+    watch.look_for_rested()
+    assert (await anext(stream)).due == DUE
+    held = await desk.taken("bob", kind=WAKE)
+    await desk.release(held.claim)
+    assert (await desk.taken("bob", kind=WAKE)).record.record_id == held.record.record_id, "it is counted already"
+    await stream.aclose()  # type: ignore[attr-defined]
+
+
+@pytest.mark.requirement("wakes.again-a-few-times-and-then-left")
+def test_a_pause_that_another_clock_set_far_ahead_holds_up_nothing() -> None:
+    now_ms, far_ms = 1_000_000, 1_000_000 + 366 * 24 * 3_600_000
+    notice = Notification(
+        sequence=1, agent=b"a", task_id=b"t", notice=Notice.REVIEW, at_ms=1, wakes=1, again_at_ms=far_ms
+    )
+    assert judge([notice], [], now_ms, oldest_counted_ms=far_ms) == DUE
+    soon = replace(notice, again_at_ms=now_ms + WAKE_AGAIN_MS[-1])
+    assert judge([soon], [], now_ms) == NOTHING_DUE

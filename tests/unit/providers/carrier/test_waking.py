@@ -190,12 +190,39 @@ async def test_the_status_says_that_an_agent_is_woken_no_more(bench: CarrierBenc
     await until(lambda: detail() == "")
 
 
+@pytest.mark.requirement("wakes.no-storm")
+async def test_the_status_says_until_when_an_agent_is_woken_for_nothing(bench: CarrierBench) -> None:
+    await bench.kept("ann")
+    agent_id = uuid_of("ann")
+    bench.mailbox.held_until_ms[agent_id] = 1_800_000_000_000
+    bench.mailbox.mark(agent_id)
+
+    def detail() -> str:
+        return next(status.detail for told, status in reversed(bench.sessions.reports) if told == agent_id)
+
+    await until(lambda: "from 2027-01-15 08:00 UTC on" in detail())
+    bench.mailbox.held_until_ms.clear()
+    bench.mailbox.mark(agent_id)
+    await until(lambda: detail() == "")
+
+
 @pytest.mark.requirement("wakes.an-idle-agent-gets-one-turn")
 async def test_the_sweep_finds_and_counts_a_wake_up_that_no_edge_told_of(bench: CarrierBench) -> None:
     await bench.kept("ann")
     await until(lambda: bench.keeper("ann").is_asleep())
     bench.mailbox.silent = True
     woken = bench.mailbox.add("ann", "wake")
-    await bench.carrying.roster.sweep_once()
-    assert bench.carrying.roster.swept == 1
+    await bench.sweep_until(1)
     await until(lambda: bench.mailbox.answers(woken) == [Answer.ACCEPTED])
+
+
+@pytest.mark.requirement("providers.no-edge-is-missed")
+async def test_the_sweep_finds_and_counts_a_request_to_stop_that_no_edge_told_of(bench: CarrierBench) -> None:
+    runtime = await bench.kept("ann")
+    runtime.say(busy("t"))
+    await until(lambda: (life := bench.keeper("ann").life) is not None and life.current.turn_id == "t")
+    await until(lambda: bench.keeper("ann").is_asleep())
+    bench.mailbox.silent = True
+    asked = bench.mailbox.add("ann", "stop")
+    await bench.sweep_until(1)
+    await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])

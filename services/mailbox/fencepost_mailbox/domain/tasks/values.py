@@ -282,10 +282,11 @@ class Notification:
     task_id: bytes
     notice: Notice
     at_ms: int
-    # In how many wake-ups it was told, in which one last, and until when it rests after that.
+    # In how many wake-ups it was told, in which one last, until when it rests after that, and in which one before.
     wakes: int = 0
     wake_id: bytes | None = None
     again_at_ms: int = 0
+    earlier_wake_id: bytes | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,6 +22,9 @@ WAKE_AGAIN_MS_MAX: Final = 600_000
 WAKE_AGAIN_MS: Final = (WAKE_AGAIN_MS_MIN, WAKE_AGAIN_MS_MAX)
 # Turns that one notification is told in. After the last it is left to a person, or to the next thing that happens.
 WAKES_MAX: Final = 3
+# Wake-ups of one agent within WAKES_WINDOW_MS. Agents that give each other tasks in a circle go no faster than this.
+WAKES_WINDOW_MAX: Final = 60
+WAKES_WINDOW_MS: Final = 3_600_000
 # Notifications that one wake-up tells of; those that were told least often go first.
 WAKE_NOTICES_MAX: Final = 16
 
@@ -36,43 +39,63 @@ class Due:
     """What is to be told to an agent now.
 
     `wake`: a turn is to be begun. `stop`: something is to be told to the turn that runs. `left`: how many
-    notifications were told WAKES_MAX times and still stand.
+    notifications were told WAKES_MAX times and still stand. `held_until_ms`: until when no turn is begun although one
+    is due, because the agent was woken WAKES_WINDOW_MAX times; 0 where that is not so.
     """
 
     wake: bool = False
     stop: bool = False
     left: int = 0
+    held_until_ms: int = 0
 
 
 NOTHING_DUE: Final = Due()
 
 
-def judge(waiting: Sequence[Notification], outstanding: Sequence[Record], now_ms: int) -> Due:
+def judge(
+    waiting: Sequence[Notification], outstanding: Sequence[Record], now_ms: int, *, oldest_counted_ms: int | None = None
+) -> Due:
     """Return what is to be told, of what an agent can act on and of its wake-ups that are not over.
 
+    `oldest_counted_ms`: when the wake-up was written that was WAKES_WINDOW_MAX ago; None where there were fewer.
     At most one is outstanding: none is begun while another is on its way or its turn runs. Only a request to stop may
     be told besides, to the turn that runs, and once.
     """
     if not waiting:
         return NOTHING_DUE
-    given_back = {one.record_id for one in outstanding if one.delivery is Delivery.PENDING}
+    # One that was given back is on its way no more: it is taken when something is due again.
     on_its_way = any(one.delivery is Delivery.CLAIMED for one in outstanding)
-    is_wanted = any(is_due(one, now_ms) or one.wake_id in given_back for one in waiting)
+    is_free = all(one.delivery is Delivery.PENDING for one in outstanding)
+    is_wanted = is_free and any(is_due(one, now_ms) for one in waiting)
+    # One that was given back is counted already.
+    held_until_ms = held_until(oldest_counted_ms, now_ms) if is_wanted and not outstanding else 0
     return Due(
-        wake=len(given_back) == len(outstanding) and is_wanted,
-        stop=not on_its_way and any(joins(one, given_back) for one in waiting),
+        wake=is_wanted and held_until_ms == 0,
+        stop=not on_its_way and any(joins(one) for one in waiting),
+        held_until_ms=held_until_ms,
         left=sum(one.wakes >= WAKES_MAX for one in waiting),
     )
 
 
 def is_due(notice: Notification, now_ms: int) -> bool:
     """Tell whether a notification is to be told: it never was, or it still stands after its pause."""
-    return notice.wakes < WAKES_MAX and notice.again_at_ms <= now_ms
+    return notice.wakes < WAKES_MAX and not _is_ahead(notice.again_at_ms, now_ms, WAKE_AGAIN_MS_MAX)
 
 
-def joins(notice: Notification, given_back: frozenset[bytes] | set[bytes]) -> bool:
+def held_until(oldest_counted_ms: int | None, now_ms: int) -> int:
+    """Return until when no turn is begun for an agent's tasks; 0 where one may be."""
+    until_ms = 0 if oldest_counted_ms is None else oldest_counted_ms + WAKES_WINDOW_MS
+    return until_ms if _is_ahead(until_ms, now_ms, WAKES_WINDOW_MS) else 0
+
+
+def _is_ahead(at_ms: int, now_ms: int, most_ms: int) -> bool:
+    """Tell whether a moment is still to come. One further ahead than it was ever set was set by another clock."""
+    return now_ms < at_ms <= now_ms + most_ms
+
+
+def joins(notice: Notification) -> bool:
     """Tell whether a notification is told to a turn that runs: a request to stop that no turn was told of."""
-    return notice.notice is Notice.STOP and (notice.wakes == 0 or notice.wake_id in given_back)
+    return notice.notice is Notice.STOP and notice.wakes == 0
 
 
 def again_at_ms(notice: Notification, ended_at_ms: int) -> int:

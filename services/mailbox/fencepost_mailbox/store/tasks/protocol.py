@@ -175,6 +175,10 @@ class TaskTransaction(TaskQueries, Protocol):
         """Count a wake-up that tells a notification."""
         ...
 
+    def forget_wake(self, notification: Notification) -> None:
+        """Take back what the newest note_wake wrote: that wake-up told nobody."""
+        ...
+
     def rest(self, notification: Notification, again_at_ms: int) -> None:
         """Write until when a notification rests; 0 for good."""
         ...

@@ -221,6 +221,7 @@ def notification_from_row(row: tuple[Any, ...]) -> Notification:
         wakes=row[5],
         wake_id=row[6],
         again_at_ms=row[7],
+        earlier_wake_id=row[8],
     )
 
 
@@ -444,6 +445,10 @@ class SqliteTaskTransaction(SqliteTaskQueries):
         """See TaskTransaction."""
         self._guarded(sql.NOTE_WAKE, **_named(notification), wake_id=wake_id)
 
+    def forget_wake(self, notification: Notification) -> None:
+        """See TaskTransaction."""
+        self._guarded(sql.FORGET_WAKE, **_named(notification))
+
     def rest(self, notification: Notification, again_at_ms: int) -> None:
         """See TaskTransaction."""
         self._guarded(sql.REST, **_named(notification), again_at_ms=again_at_ms)
@@ -461,6 +466,7 @@ class SqliteTaskTransaction(SqliteTaskQueries):
                 "wakes": notification.wakes,
                 "wake_id": notification.wake_id,
                 "again_at_ms": notification.again_at_ms,
+                "earlier_wake_id": notification.earlier_wake_id,
             },
         )
 

@@ -174,13 +174,13 @@ DROP_ELIGIBLE: Final = """\
 DELETE FROM task_eligible WHERE task_eligible.task_id = :task_id"""
 NOTIFICATIONS: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
-task_notification WHERE task_notification.agent = :agent AND task_notification.sequence > :after ORDER BY
-task_notification.sequence LIMIT :limit OFFSET 0"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms,
+task_notification.earlier_wake_id FROM task_notification WHERE task_notification.agent = :agent AND
+task_notification.sequence > :after ORDER BY task_notification.sequence LIMIT :limit OFFSET 0"""
 NOTIFICATIONS_OF_TASK: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
-task_notification WHERE task_notification.task_id = :task_id"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms,
+task_notification.earlier_wake_id FROM task_notification WHERE task_notification.task_id = :task_id"""
 HAS_NOTIFICATIONS: Final = """\
 SELECT 1 FROM task_notification WHERE task_notification.agent = :agent LIMIT 1 OFFSET 0"""
 NEXT_TOLD: Final = """\
@@ -188,34 +188,41 @@ SELECT task_notification.agent FROM task_notification WHERE task_notification.ag
 task_notification.agent LIMIT 1 OFFSET 0"""
 NEEDING: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
-task_notification WHERE task_notification.agent = :agent AND task_notification.notice IN (4, 5, 6) ORDER BY
-task_notification.wakes, task_notification.sequence LIMIT :limit OFFSET 0"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms,
+task_notification.earlier_wake_id FROM task_notification WHERE task_notification.agent = :agent AND
+task_notification.notice IN (4, 5, 6) ORDER BY task_notification.wakes, task_notification.sequence LIMIT :limit
+OFFSET 0"""
 TOLD_BY: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
-task_notification WHERE task_notification.wake_id = :wake_id"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms,
+task_notification.earlier_wake_id FROM task_notification WHERE task_notification.wake_id = :wake_id"""
 RESTED: Final = """\
 SELECT task_notification.agent FROM task_notification WHERE task_notification.again_at_ms > :after_ms AND
 task_notification.again_at_ms <= :now_ms AND task_notification.again_at_ms > 0 ORDER BY
 task_notification.again_at_ms"""
 NOTE_WAKE: Final = """\
-UPDATE task_notification SET wakes=(task_notification.wakes + 1), wake_id=:wake_id, again_at_ms=0 WHERE
-task_notification.agent = :was_agent AND task_notification.task_id = :was_task_id AND task_notification.notice =
-:was_notice"""
+UPDATE task_notification SET wakes=(task_notification.wakes + 1), wake_id=:wake_id, again_at_ms=0,
+earlier_wake_id=task_notification.wake_id WHERE task_notification.agent = :was_agent AND task_notification.task_id =
+:was_task_id AND task_notification.notice = :was_notice"""
+FORGET_WAKE: Final = """\
+UPDATE task_notification SET wakes=(task_notification.wakes - 1), wake_id=task_notification.earlier_wake_id,
+again_at_ms=0, earlier_wake_id=NULL WHERE task_notification.agent = :was_agent AND task_notification.task_id =
+:was_task_id AND task_notification.notice = :was_notice"""
 REST: Final = """\
 UPDATE task_notification SET again_at_ms=:again_at_ms WHERE task_notification.agent = :was_agent AND
 task_notification.task_id = :was_task_id AND task_notification.notice = :was_notice"""
 GIVEN_OUTCOMES: Final = """\
 SELECT task_notification.agent, task_notification.task_id, task_notification.notice, task_notification.sequence,
-task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms FROM
-task_notification WHERE task_notification.agent = :agent AND task_notification.sequence <= :position AND
-task_notification.notice IN (10, 13) ORDER BY task_notification.sequence LIMIT :limit OFFSET 0"""
+task_notification.at_ms, task_notification.wakes, task_notification.wake_id, task_notification.again_at_ms,
+task_notification.earlier_wake_id FROM task_notification WHERE task_notification.agent = :agent AND
+task_notification.sequence <= :position AND task_notification.notice IN (10, 13) ORDER BY task_notification.sequence
+LIMIT :limit OFFSET 0"""
 PUT_NOTIFICATION: Final = """\
-INSERT INTO task_notification (agent, task_id, notice, sequence, at_ms, wakes, wake_id, again_at_ms) VALUES (:agent,
-:task_id, :notice, :sequence, :at_ms, :wakes, :wake_id, :again_at_ms) ON CONFLICT (agent, task_id, notice) DO UPDATE
-SET sequence = excluded.sequence, at_ms = excluded.at_ms, wakes = excluded.wakes, wake_id = excluded.wake_id,
-again_at_ms = excluded.again_at_ms"""
+INSERT INTO task_notification (agent, task_id, notice, sequence, at_ms, wakes, wake_id, again_at_ms,
+earlier_wake_id) VALUES (:agent, :task_id, :notice, :sequence, :at_ms, :wakes, :wake_id, :again_at_ms,
+:earlier_wake_id) ON CONFLICT (agent, task_id, notice) DO UPDATE SET sequence = excluded.sequence, at_ms =
+excluded.at_ms, wakes = excluded.wakes, wake_id = excluded.wake_id, again_at_ms = excluded.again_at_ms,
+earlier_wake_id = excluded.earlier_wake_id"""
 DROP_NOTIFICATION: Final = """\
 DELETE FROM task_notification WHERE task_notification.agent = :agent AND task_notification.task_id = :task_id AND
 task_notification.notice = :notice"""

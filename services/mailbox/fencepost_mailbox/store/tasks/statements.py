@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, select, update
+from sqlalchemy import bindparam, delete, func, null, select, update
 from sqlalchemy.sql import ColumnElement
 
 from fencepost_mailbox.domain.tasks.values import DONE, Notice, Phase
@@ -219,7 +219,14 @@ RESTED = sqlite(
 )
 _IT = (_N.agent == bindparam("was_agent"), _N.task_id == bindparam("was_task_id"), _N.notice == bindparam("was_notice"))
 NOTE_WAKE = sqlite(
-    update(NOTIFICATION).where(*_IT).values(wakes=_N.wakes + _ONE, wake_id=bindparam("wake_id"), again_at_ms=_ZERO)
+    update(NOTIFICATION)
+    .where(*_IT)
+    .values(wakes=_N.wakes + _ONE, earlier_wake_id=_N.wake_id, wake_id=bindparam("wake_id"), again_at_ms=_ZERO)
+)
+FORGET_WAKE = sqlite(
+    update(NOTIFICATION)
+    .where(*_IT)
+    .values(wakes=_N.wakes - _ONE, wake_id=_N.earlier_wake_id, earlier_wake_id=null(), again_at_ms=_ZERO)
 )
 REST = sqlite(update(NOTIFICATION).where(*_IT).values(again_at_ms=bindparam("again_at_ms")))
 # What an agent was given of outcomes that leave its supervision set once they were seen.

@@ -161,6 +161,7 @@ class TaskNotificationRow(SQLModel, table=True):
     wakes: int
     wake_id: bytes | None
     again_at_ms: int
+    earlier_wake_id: bytes | None
 
 
 class TaskRunRow(SQLModel, table=True):

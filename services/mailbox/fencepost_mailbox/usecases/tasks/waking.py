@@ -13,6 +13,7 @@ from fencepost_mailbox.domain.tasks.values import Notification
 from fencepost_mailbox.domain.tasks.waking import (
     NOTHING_DUE,
     WAKE_NOTICES_MAX,
+    WAKES_WINDOW_MAX,
     WITH_A_FREE_SLOT,
     Due,
     again_at_ms,
@@ -45,7 +46,14 @@ def due(queries: Queries, agent: bytes, now_ms: int) -> Due:
     found = waiting(queries, agent)
     if not found or queries.deleted(agent):
         return NOTHING_DUE
-    return judge(found, queries.open_wakes(agent), now_ms)
+    return _judged(queries, agent, found, queries.open_wakes(agent), now_ms)
+
+
+def _judged(
+    queries: Queries, agent: bytes, found: Sequence[Notification], outstanding: Sequence[Record], now_ms: int
+) -> Due:
+    oldest_ms = queries.wake_written_at(agent, WAKES_WINDOW_MAX - 1)
+    return judge(found, outstanding, now_ms, oldest_counted_ms=oldest_ms)
 
 
 def call_out(tx: Transaction, agent: bytes, *, record_id: bytes, joining: bool, now_ms: int) -> Record | None:
@@ -56,16 +64,15 @@ def call_out(tx: Transaction, agent: bytes, *, record_id: bytes, joining: bool, 
     """
     found = waiting(tx, agent)
     outstanding = tx.open_wakes(agent)
-    what = judge(found, outstanding, now_ms)
+    what = _judged(tx, agent, found, outstanding, now_ms)
     if not (what.stop if joining else what.wake):
         return None
     given_back = next((one for one in outstanding if one.delivery is Delivery.PENDING), None)
-    known = set() if given_back is None else {given_back.record_id}
-    told = [one for one in found if joins(one, known)] if joining else found[:WAKE_NOTICES_MAX]
+    told = [one for one in found if joins(one)] if joining else found[:WAKE_NOTICES_MAX]
     body = words(
         told,
         uncertain=_uncertain(tx, told),
-        repeated=any(one.wakes > 0 and one.wake_id not in known for one in told),
+        repeated=any(one.wakes > 0 for one in told),
         more=not joining and len(found) > WAKE_NOTICES_MAX,
     )
     record = given_back if given_back is not None else _written(tx, told, record_id, body, now_ms)
@@ -73,8 +80,7 @@ def call_out(tx: Transaction, agent: bytes, *, record_id: bytes, joining: bool, 
         tx.reword(record, body)
         record = evolve(record, body=body)
     for one in told:
-        if one.wake_id != record.record_id:
-            tx.tasks.note_wake(one, record.record_id)
+        tx.tasks.note_wake(one, record.record_id)
     return record
 
 
@@ -114,6 +120,12 @@ def close_wake(tx: Transaction, wake: Record, event: AnswerEvent, now_ms: int) -
     tx.move(wake, after)
     rest_after(tx, wake.record_id, now_ms)
     return after
+
+
+def take_back(tx: Transaction, wake_id: bytes) -> None:
+    """Let what a wake-up told of be as it was before: nothing of it reached the program."""
+    for one in tx.tasks.told_by(wake_id):
+        tx.tasks.forget_wake(one)
 
 
 def rest_after(tx: Transaction, wake_id: bytes, now_ms: int) -> None:
