@@ -203,6 +203,9 @@ async def begin(project: Project) -> None:
     asked = await winner.call("file_reserve", file_path="lexer.py", reason="a hook for the tests")
     refused = not asked["reserved"] and asked["holder"]["name"] == "ann"
     project.check("lexer.py is not reserved for two: ann holds it", holds=refused)
+    listed = (await winner.call("agent_list"))["agents"]
+    working = {agent["name"]: agent["status"] for agent in listed}["ann"] == "working"
+    project.check("ann is seen to be working", holds=working)
     question = {"to": "ann", "body": "Tell me when lexer.py is free, please.", "expects_result": True}
     await winner.call("agent_send", **question)
     await loser.told("pool", project.tasks["command"])
