@@ -97,14 +97,16 @@ def integrate_result(response: providers.IntegrateTaskResponse, request_id: str)
 
 
 def _attempt(attempt: pb.Attempt) -> Payload:
-    return {
-        "attempt_id": attempt.attempt_id,
-        "revision": attempt.revision,
+    """Return an attempt. Lists tell which it is and how certain; task_get tells who made it, when, and how it ended."""
+    payload: Payload = {"attempt_id": attempt.attempt_id, "revision": attempt.revision}
+    payload["certainty"] = CERTAINTY[attempt.certainty]
+    if not attempt.HasField("agent"):
+        return payload
+    return payload | {
         "agent": agent_of(attempt.agent),
         "generation": attempt.generation,
         "started_at": moment(attempt.started_at_ms),
         "finished_at": moment(attempt.finished_at_ms),
-        "certainty": CERTAINTY[attempt.certainty],
         "outcome": OUTCOME[attempt.outcome] if attempt.outcome else None,
     }
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from fencepost.errors import Refused
 from fencepost.mailbox.v1 import evidence_pb2, files_pb2, tasks_pb2
 from fencepost.mcp.families import context, evidence, files, tasks
 from fencepost.mcp.kinds import Problem
@@ -16,8 +18,10 @@ from fencepost_mailbox.domain.context import values as context_values
 from fencepost_mailbox.domain.evidence import values as evidence_values
 from fencepost_mailbox.domain.files import values as file_values
 from fencepost_mailbox.domain.tasks import values
+from fencepost_mcp_edge import task_translate
 from fencepost_mcp_edge.domain.frames import Place, parse_request
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
+from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, paged
 from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
@@ -150,6 +154,41 @@ async def test_without_a_shim_files_are_named_in_the_folder_recorded_of_the_agen
     told = await READINGS["file_check"].ask(Asking(caller=caller, arguments={"file_path": "src/../b"}))
     assert told["free"] is True
     assert (list(check.asked[0].paths), check.asked[0].scope.checkout) == (["b"], str(tmp_path.resolve()))
+
+
+@pytest.mark.requirement("edge.error-envelope")
+@pytest.mark.parametrize(
+    ("tool", "said", "told"),
+    [
+        ("task_assign", "start_deadline_ms must lie ahead", "start_deadline must lie ahead."),
+        ("task_retry", "start_deadline_ms must lie ahead", "start_deadline must lie ahead."),
+        ("agent_send", "leave thread_id out", "Leave thread out."),
+        ("thread_get", "thread_id names no record", "id names no record."),
+        ("agent_ack", "record_ids has 1 to 100 entries", "ids has 1 to 100 entries."),
+        ("task_assign", "context_refs names something twice", "context_refs names something twice."),
+        ("task_get", "a thing that thread_id is not", "A thing that thread_id is not."),
+    ],
+)
+def test_an_error_speaks_of_arguments_by_the_names_that_the_tool_has_for_them(tool: str, said: str, told: str) -> None:
+    problem = outcomes.told(Refused("invalid_task_field", said, state={"field": "thread_id"}), mutation=True)
+    told_of = {"agent_send": "thread", "thread_get": "id"}.get(tool, "thread_id")
+    problem = outcomes.fitting(problem, tool)
+    assert (problem.message, problem.state) == (told, {"field": told_of})
+
+
+@pytest.mark.requirement("tools.files-are-named-where-they-are")
+async def test_what_is_reserved_is_not_listed_by_a_glob_which_would_only_seem_to_find_nothing() -> None:
+    ask = asking({"file_path": "a/*"}, files=SimpleNamespace(list_reservations=Said()))
+    with pytest.raises(ToolError) as refused:
+        await READINGS["file_reservations"].ask(replace(ask, place=replace(HERE, paths=(), globs=("a/*",))))
+    assert (refused.value.code, refused.value.uncertain) == ("invalid_arguments", False)
+
+
+@pytest.mark.requirement("tasks.every-call-answers-over-the-wire")
+def test_a_list_says_nothing_of_an_attempt_that_it_does_not_know() -> None:
+    attempt = tasks_pb2.Attempt(attempt_id=UUID, revision=2, certainty=tasks_pb2.ATTEMPT_CERTAINTY_ACTIVE)
+    one = tasks_pb2.Task(task_id="task_1", state=tasks_pb2.TASK_STATE_RUNNING, attempt=attempt)
+    assert task_translate.task(one)["attempt"] == {"attempt_id": UUID, "revision": 2, "certainty": "active"}
 
 
 @pytest.mark.requirement("edge.pages")

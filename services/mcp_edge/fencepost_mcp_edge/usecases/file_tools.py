@@ -13,6 +13,7 @@ from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import file_translate as wire
 from fencepost_mcp_edge.domain.frames import Place
 from fencepost_mcp_edge.translate import Payload
+from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, Reading, paged, repeatable
 
 
@@ -65,7 +66,13 @@ async def _check(asking: Asking) -> Payload:
 
 async def _list(asking: Asking) -> Payload:
     place = await _placed(asking) if "file_path" in asking.arguments else None
-    named = [*place.paths, *place.globs] if place is not None else []
+    if place is not None and place.globs:
+        raise ToolError(
+            "invalid_arguments",
+            "file_path is one file or folder here, no glob; nothing was read.",
+            hint="Name the folder that the glob is below, or ask file_check about the glob.",
+        )
+    named = list(place.paths) if place is not None else []
     request = pb.ListReservationsRequest(path=named[0] if named else "", holder=asking.arguments.get("holder", ""))
 
     async def some(size: int, cursor: str) -> tuple[list[Payload], str]:

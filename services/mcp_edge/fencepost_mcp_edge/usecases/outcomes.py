@@ -23,6 +23,15 @@ _ONCE: Final = (
 _NEW_ID: Final = "It may be called again, with a new request_id: the old one is refused from now on."
 _SEE: Final = "Look at the agent's status with list_agents before you decide anew; it is not tried again."
 
+# Fields of services, and what tools call them.
+_ARGUMENTS: Final[Mapping[str, tuple[str, ...]]] = {
+    "start_deadline_ms": ("start_deadline",),
+    "thread_id": ("thread", "id"),
+    "record_ids": ("ids",),
+    "task_ids": ("ids",),
+    "page_size": ("limit",),
+}
+
 
 class ToolError(Exception):
     """What the model is told instead of a result. Never holds a body or a credential."""
@@ -60,11 +69,27 @@ class ToolError(Exception):
         )
 
 
+def _name_arguments(problem: ToolError, tool: str) -> None:
+    takes = registry.EVERY_OF[tool].arguments
+    names = {
+        field: next(argument for argument in arguments if argument in takes)
+        for field, arguments in _ARGUMENTS.items()
+        if field not in takes and not takes.keys().isdisjoint(arguments)
+    }
+    if not names:
+        return
+    problem.message = registry.renamed(problem.message, names)
+    problem.hint = registry.renamed(problem.hint, names)
+    if problem.state:
+        problem.state = {key: names.get(value, value) for key, value in problem.state.items()}
+
+
 def fitting(problem: ToolError, tool: str) -> ToolError:
     """Return a problem with the hint that fits its tool: what is lost is looked for where it would be found.
 
     The seven tools tell no state: their receipts and pages do.
     """
+    _name_arguments(problem, tool)
     if problem.uncertain and tool in answers.TELLS:
         problem.hint = _SEE
     if tool in answers.MESSAGING:
@@ -86,8 +111,9 @@ def renamed(problem: ToolError) -> ToolError:
 
 
 def sentence(text: str) -> str:
-    """Return a text of a service as a whole sentence."""
-    text = text[:1].upper() + text[1:]
+    """Return a text of a service as a whole sentence. The name of a field is left as it is spelt."""
+    if "_" not in text.partition(" ")[0]:
+        text = text[:1].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else f"{text}."
 
 

@@ -10,6 +10,7 @@ from fencepost_mailbox.domain.refusals import InvalidState, InvalidTimeout, Stal
 from fencepost_mailbox.domain.tasks.refusals import InvalidTaskField, NotificationsUnread, WorkRunning
 from fencepost_mailbox.domain.tasks.values import (
     NOTIFICATION_WAIT_MS_MAX,
+    RUNS_KEPT_MAX,
     TASKS_LISTED_MAX,
     Action,
     Notice,
@@ -125,6 +126,26 @@ async def test_each_run_is_given_what_stands_once_in_order(desk: TaskDesk) -> No
     assert await desk.told("bob", "run-3") == []
     later = await desk.assign("ann", "bob")
     assert await desk.told("bob", "run-3") == [(Notice.ASSIGNED, later)]
+
+
+@pytest.mark.requirement("supervision.each-run-is-given-each-notification-once")
+async def test_servers_of_one_agent_that_take_turns_are_each_given_what_stands_once(desk: TaskDesk) -> None:
+    task_id = await desk.assign("ann", "bob")
+    await desk.send("ann", "bob")
+    for run in ("run-1", "run-2"):
+        assert [kind for kind, _ in await desk.told("bob", run)][:1] == [Notice.ASSIGNED]
+    await desk.restart()
+    for run in ("run-1", "run-2", "run-1"):
+        given = await desk.given("bob", run)
+        assert (given.told, given.unread) == (None, None), run
+        assert await desk.ready("bob", run) == 0
+    later = await desk.assign("ann", "bob")
+    for run in ("run-1", "run-2"):
+        assert await desk.told("bob", run) == [(Notice.ASSIGNED, later)]
+    # One that has not asked for long is forgotten for those that do.
+    for number in range(RUNS_KEPT_MAX):
+        assert len(await desk.told("bob", f"other-{number}")) == 2
+    assert [one for _, one in await desk.told("bob", "run-1")] == [task_id, later]
 
 
 @pytest.mark.requirement("supervision.only-the-matching-transition-consumes-a-notification")

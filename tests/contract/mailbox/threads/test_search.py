@@ -53,12 +53,33 @@ def index_bytes(path: Path) -> bytes:
         ("sub:ject", set()),
         ("who", set()),
         ("日本語", {"J"}),
+        ("本語", {"J"}),
+        ("語本", set()),
+        ("テスト", {"J"}),
+        ("テス*", {"J"}),
+        ("か", set()),
+        ("v2", {"J"}),
+        ("ไทย", {"T"}),
+        ("한국", {"K"}),
+        ("국어", {"K"}),
+        ("العربية", {"A"}),
+        ("العَرَبِيَّة", {"A"}),
+        ("strasse file", {"L"}),
+        ("STRASSE", {"L"}),
     ],
 )
 async def test_words_phrases_and_beginnings_are_found_whatever_case_and_accents(
     desk: ThreadDesk, query: str, found: set[str]
 ) -> None:
-    bodies = {"C": "un café au lait", "M": "the migration of the schema", "S": "body", "J": "日本語"}
+    bodies = {"C": "un café au lait", "M": "the migration of the schema", "S": "body"}
+    # Scripts without spaces, with endings, with points; letters that stand for several.
+    bodies |= {
+        "J": "今日は日本語のテストです。版本v2が",
+        "T": "ภาษาไทยครับ",
+        "K": "한국어입니다",
+        "A": "اللغة العَرَبِيَّة",
+        "L": "Straße ﬁle",
+    }
     for name, body in bodies.items():
         await desk.say("ann", "bob", body, subject="Plan" if name == "S" else "")
     assert set(await desk.bodies("bob", query)) == {bodies[name] for name in found}

@@ -122,7 +122,7 @@ def check_deadline(deadline_ms: int, now_ms: int) -> None:
         InvalidTaskField: it has passed, or is no time.
     """
     ahead = deadline_ms == 0 or now_ms < deadline_ms <= TIME_MS_MAX
-    check_field(holds=ahead, field="start_deadline_ms", rule="must lie in the future")
+    check_field(holds=ahead, field="start_deadline_ms", rule="must lie in the future, and before the year 10000")
 
 
 def check_timeouts(execution_s: int, review_s: int) -> None:

@@ -32,6 +32,8 @@ TASK_LISTING_STEPS_MAX: Final = 20
 HISTORY_PAGE_BYTES_MAX: Final = 524_288
 NOTIFICATION_WAIT_MS_MAX: Final = 20_000
 RUN_BYTES_MAX: Final = 64
+# Runs of an agent of which it is known what they were given; the ones that asked last.
+RUNS_KEPT_MAX: Final = 8
 # Tasks whose time has come that one transaction looks after.
 DUE_TASKS_MAX: Final = 200
 COMMIT_LENGTHS: Final = frozenset({40, 64})
@@ -301,7 +303,7 @@ class Supervised:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """How far an agent was given its notifications in its newest run, and which messages it was told of."""
+    """How far an agent was given its notifications in one run, and which messages it was told of."""
 
     run: str
     position: int

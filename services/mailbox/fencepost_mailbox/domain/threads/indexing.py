@@ -11,6 +11,8 @@ from typing import Final
 # Of one transaction: others wait for the writer as long.
 INDEXED_RECORDS_MAX: Final = 200
 INDEXED_BYTES_MAX: Final = 131_072
+# What a byte of a text that is not ASCII counts there: its characters are looked at one by one.
+WIDE_BYTES: Final = 4
 # How many chunks a search indexes before it answers with what it has.
 SEARCH_CHUNKS_MAX: Final = 50
 # How many chunks a round of the sweep takes, and how long it lets others go first between two.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,18 @@ _LEAD_CHARACTERS: Final = LISTING_BODY_CHARACTERS_MAX // 4
 _CUT: Final = "…"
 # In longer texts accents are not folded, which would hold everybody up: a word is looked for as it was written.
 _FOLDED_CHARACTERS_MAX: Final = 4096
+# Scripts whose words stand without spaces, or with endings: each character is a word of the index.
+_UNSPACED: Final = re.compile(
+    "(["
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Myanmar, Khmer
+    "\u2e80-\u2fdf\u3005-\u3007\u3021-\u3029\u3041-\u30ff\u3105-\u312f\u31a0-\u31bf\u31f0-\u31ff"  # kana, Bopomofo
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+    "\uac00-\ud7a3"  # Hangul
+    "])"
+)
+# Combining classes below are parts of letters (the dots of kana, viramas); those from here on are accents and points.
+_ACCENT_CLASS_MIN: Final = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +69,19 @@ def terms_of(query: str) -> tuple[Term, ...]:
     if len(worded) > QUERY_TERMS_MAX:
         raise InvalidQuery(f"a query has at most {QUERY_TERMS_MAX} words; nothing was read", hint="Use fewer words.")
     return worded
+
+
+def spread(text: str) -> str:
+    """Return a text as the index is given it, and asked for it: in one form, without accents, its words apart.
+
+    What of a text is a word is the index's to say, but where words stand without spaces each character is one, so that
+    several are found wherever they follow each other.
+    """
+    if text.isascii():
+        return text
+    marks = unicodedata.normalize("NFKD", text.casefold())
+    kept = "".join(one for one in marks if unicodedata.combining(one) < _ACCENT_CLASS_MIN)
+    return _UNSPACED.sub(r" \1 ", unicodedata.normalize("NFC", kept))
 
 
 def _plain(text: str) -> str:

@@ -111,8 +111,8 @@ class TaskQueries(Protocol):
         """Return up to `limit` notifications of accepted or cancelled tasks with a sequence up to `position`."""
         ...
 
-    def run(self, agent: bytes) -> Run:
-        """Return how far an agent's newest run was given its notifications."""
+    def runs(self, agent: bytes) -> list[Run]:
+        """Return how far runs of an agent were given its notifications: the one that was given something last first."""
         ...
 
     def supervised(self, agent: bytes, after: int, limit: int) -> list[Supervised]:
@@ -192,7 +192,7 @@ class TaskTransaction(TaskQueries, Protocol):
         ...
 
     def set_run(self, agent: bytes, run: Run) -> None:
-        """Write how far a run was given its notifications."""
+        """Write how far a run was given its notifications, and forget what goes beyond RUNS_KEPT_MAX."""
         ...
 
     def enrol(self, entry: Supervised) -> None:

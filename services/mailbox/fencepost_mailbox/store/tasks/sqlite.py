@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from fencepost_mailbox.domain.tasks.values import (
+    RUNS_KEPT_MAX,
     Action,
     Attempt,
     AttemptOutcome,
@@ -344,10 +345,10 @@ class SqliteTaskQueries:
         rows = self._all(sql.GIVEN_OUTCOMES, agent=agent, position=position, limit=limit)
         return [notification_from_row(row) for row in rows]
 
-    def run(self, agent: bytes) -> Run:
+    def runs(self, agent: bytes) -> list[Run]:
         """See TaskQueries."""
-        row = self._one(sql.RUN_OF, agent=agent)
-        return Run(run="", position=0) if row is None else Run(run=row[0], position=row[1], messages=row[2])
+        rows = sorted(self._all(sql.RUNS_OF, agent=agent), reverse=True)
+        return [Run(run=run, position=position, messages=messages) for _, run, position, messages in rows]
 
     def supervised(self, agent: bytes, after: int, limit: int) -> list[Supervised]:
         """See TaskQueries."""
@@ -476,8 +477,13 @@ class SqliteTaskTransaction(SqliteTaskQueries):
 
     def set_run(self, agent: bytes, run: Run) -> None:
         """See TaskTransaction."""
-        row = {"agent": agent, "run": run.run, "position": run.position, "messages": run.messages}
+        known = sorted(self._all(sql.RUNS_OF, agent=agent), reverse=True)
+        turn = known[0][0] + 1 if known else 1
+        row = {"agent": agent, "run": run.run, "position": run.position, "messages": run.messages, "turn": turn}
         self._cursor.execute(sql.PUT_RUN, row)
+        others = [name for _, name, *_ in known if name != run.run]
+        for name in others[RUNS_KEPT_MAX - 1 :]:
+            self._cursor.execute(sql.DROP_RUN, {"agent": agent, "run": name})
 
     def enrol(self, entry: Supervised) -> None:
         """See TaskTransaction."""
@@ -516,5 +522,5 @@ class SqliteTaskTransaction(SqliteTaskQueries):
         for entry in watched:
             self.leave(agent, entry.task_id)
         if len(told) + len(watched) < limit:
-            self._cursor.execute(sql.ERASE_RUN, {"agent": agent})
+            self._cursor.execute(sql.ERASE_RUNS, {"agent": agent})
         return len(told) + len(watched)

@@ -226,11 +226,13 @@ earlier_wake_id = excluded.earlier_wake_id"""
 DROP_NOTIFICATION: Final = """\
 DELETE FROM task_notification WHERE task_notification.agent = :agent AND task_notification.task_id = :task_id AND
 task_notification.notice = :notice"""
-RUN_OF: Final = """\
-SELECT task_run.run, task_run.position, task_run.messages FROM task_run WHERE task_run.agent = :agent"""
+RUNS_OF: Final = """\
+SELECT task_run.turn, task_run.run, task_run.position, task_run.messages FROM task_run WHERE task_run.agent = :agent"""
 PUT_RUN: Final = """\
-INSERT INTO task_run (agent, run, position, messages) VALUES (:agent, :run, :position, :messages) ON CONFLICT
-(agent) DO UPDATE SET run = excluded.run, position = excluded.position, messages = excluded.messages"""
+INSERT INTO task_run (agent, run, position, messages, turn) VALUES (:agent, :run, :position, :messages, :turn) ON
+CONFLICT (agent, run) DO UPDATE SET position = excluded.position, messages = excluded.messages, turn = excluded.turn"""
+DROP_RUN: Final = """\
+DELETE FROM task_run WHERE task_run.agent = :agent AND task_run.run = :run"""
 SUPERVISED: Final = """\
 SELECT supervision.agent, supervision.task_id, supervision.sequence, supervision.at_ms FROM supervision WHERE
 supervision.agent = :agent AND supervision.sequence > :after ORDER BY supervision.sequence LIMIT :limit OFFSET 0"""
@@ -244,5 +246,5 @@ INSERT INTO supervision (agent, task_id, sequence, at_ms) VALUES (:agent, :task_
 (agent, task_id) DO NOTHING"""
 LEAVE: Final = """\
 DELETE FROM supervision WHERE supervision.agent = :agent AND supervision.task_id = :task_id"""
-ERASE_RUN: Final = """\
+ERASE_RUNS: Final = """\
 DELETE FROM task_run WHERE task_run.agent = :agent"""

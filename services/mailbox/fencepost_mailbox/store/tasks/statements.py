@@ -247,8 +247,9 @@ DROP_NOTIFICATION = sqlite(
         _N.agent == bindparam("agent"), _N.task_id == bindparam("task_id"), _N.notice == bindparam("notice")
     )
 )
-RUN_OF = sqlite(select(RUN.c.run, RUN.c.position, RUN.c.messages).where(RUN.c.agent == bindparam("agent")))
+RUNS_OF = sqlite(select(RUN.c.turn, RUN.c.run, RUN.c.position, RUN.c.messages).where(RUN.c.agent == bindparam("agent")))
 PUT_RUN = upsert(RUN)
+DROP_RUN = sqlite(delete(RUN).where(RUN.c.agent == bindparam("agent"), RUN.c.run == bindparam("run")))
 
 SUPERVISED = sqlite(
     select(SUPERVISION)
@@ -263,4 +264,4 @@ ENROL = insert_or_keep(SUPERVISION)
 LEAVE = sqlite(delete(SUPERVISION).where(_S.agent == bindparam("agent"), _S.task_id == bindparam("task_id")))
 
 # The erasure of what a deleted agent was to be told, and of what it watched over.
-ERASE_RUN = sqlite(delete(RUN).where(RUN.c.agent == bindparam("agent")))
+ERASE_RUNS = sqlite(delete(RUN).where(RUN.c.agent == bindparam("agent")))

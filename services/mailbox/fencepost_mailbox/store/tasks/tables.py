@@ -165,15 +165,16 @@ class TaskNotificationRow(SQLModel, table=True):
 
 
 class TaskRunRow(SQLModel, table=True):
-    """How far an agent's newest run was given its notifications."""
+    """How far a run of an agent was given its notifications. The greater its turn, the later it was given something."""
 
     __tablename__: ClassVar[str] = "task_run"
     __table_args__: ClassVar[dict[str, Any]] = _WITHOUT_ROWID
 
     agent: bytes = Field(primary_key=True)
-    run: str
+    run: str = Field(primary_key=True)
     position: int
     messages: int
+    turn: int
 
 
 class SupervisionRow(SQLModel, table=True):

@@ -8,8 +8,8 @@ from dataclasses import replace
 from heapq import merge
 from typing import Any, Final
 
-from fencepost_mailbox.domain.threads.indexing import TO_CLEAR
-from fencepost_mailbox.domain.threads.words import Term
+from fencepost_mailbox.domain.threads.indexing import TO_CLEAR, WIDE_BYTES
+from fencepost_mailbox.domain.threads.words import Term, spread
 from fencepost_mailbox.domain.values import Attributes, Kind, Record
 from fencepost_mailbox.store.threads import sqlite_statements as sql
 
@@ -38,13 +38,13 @@ def _words_row(record: Record) -> tuple[Any, ...]:
     sides = {f"a{one.hex()}" for one in (record.sender, record.recipient) if one is not None}
     who = " ".join([f"p{record.project_id.hex()}", *sorted(sides)])
     subject = record.attributes.subject if record.attributes is not None else ""
-    return (record.sequence, subject, record.body.decode("utf-8"), who)
+    return (record.sequence, spread(subject), spread(record.body.decode("utf-8")), who)
 
 
 def expression_of(terms: Sequence[Term], *, agent: bytes | None, project_id: bytes | None) -> str:
     """Return what the index is asked. Every word of a caller stands in quotation marks: none is an operator."""
     # A NUL would end the expression.
-    quoted = [(term.text.replace('"', '""').replace("\0", " "), term.beginning) for term in terms]
+    quoted = [(spread(term.text).replace('"', '""').replace("\0", " "), term.beginning) for term in terms]
     words = " AND ".join(f'"{text}"{" *" if beginning else ""}' for text, beginning in quoted)
     sides = [f'who : "a{agent.hex()}"'] if agent is not None else []
     sides += [f'who : "p{project_id.hex()}"'] if project_id is not None else []
@@ -117,7 +117,7 @@ class SqliteThreadTransaction(SqliteThreadQueries):
         rows: list[tuple[Any, ...]] = []
         room = bytes_max
         for record in self._records(sql.NOT_INDEXED, position=self._state()[0], limit=records_max):
-            room -= len(record.body)
+            room -= len(record.body) * (1 if record.body.isascii() else WIDE_BYTES)
             if room < 0 and rows:
                 break
             rows.append(_words_row(record))

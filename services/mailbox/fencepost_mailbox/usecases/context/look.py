@@ -30,7 +30,7 @@ def missing(what: str) -> NotFound:
     """Return the refusal of a look at what is not there."""
     return NotFound(
         f"{what}; nothing was read",
-        hint="List what the project has with context list; what is not pinned goes when a project is not used.",
+        hint="Look at what the project has; what is not pinned goes when a project is not used.",
     )
 
 

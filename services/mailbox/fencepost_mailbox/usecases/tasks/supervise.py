@@ -63,8 +63,7 @@ def run_name(caller: Caller, run: str) -> str:
 
 def run_of(queries: Queries, agent: bytes, run: str) -> Run:
     """Return what a run was given; one that is new was given nothing."""
-    known = queries.tasks.run(agent)
-    return known if known.run == run else Run(run=run, position=0)
+    return next((one for one in queries.tasks.runs(agent) if one.run == run), Run(run=run, position=0))
 
 
 def with_task(queries: Queries, notification: Notification) -> Told:
@@ -319,7 +318,8 @@ class Retiring:
 
 
 def _seen(queries: Queries, agent: bytes) -> list[Notification]:
-    return queries.tasks.given_outcomes(agent, queries.tasks.run(agent).position, TASKS_LISTED_MAX)
+    runs = queries.tasks.runs(agent)
+    return queries.tasks.given_outcomes(agent, runs[0].position, TASKS_LISTED_MAX) if runs else []
 
 
 def _retire(tx: Transaction, agent: bytes, task_id: bytes) -> bool:
