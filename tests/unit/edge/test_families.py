@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -10,6 +11,7 @@ import pytest
 
 from fencepost.errors import Refused
 from fencepost.mailbox.v1 import evidence_pb2, files_pb2, tasks_pb2
+from fencepost.mcp import registry
 from fencepost.mcp.families import context, evidence, files, tasks
 from fencepost.mcp.kinds import Problem
 from fencepost.providers.v1 import providers_pb2
@@ -19,9 +21,10 @@ from fencepost_mailbox.domain.evidence import values as evidence_values
 from fencepost_mailbox.domain.files import values as file_values
 from fencepost_mailbox.domain.tasks import values
 from fencepost_mcp_edge import task_translate
-from fencepost_mcp_edge.domain.frames import Place, parse_request
+from fencepost_mcp_edge.domain.frames import Place, Settle, parse_request
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
 from fencepost_mcp_edge.usecases import outcomes
+from fencepost_mcp_edge.usecases.answer import answer_settle
 from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, paged
 from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
@@ -71,6 +74,27 @@ async def test_a_lost_write_of_a_task_is_settled_by_its_request_id_and_never_mad
         await WRITES["task_start"].settle(ask, "epoch-1")
     assert (unknown.value.code, unknown.value.uncertain) == ("delivery_uncertain", True)
     assert settle.asked == [tasks_pb2.SettleTaskRequestRequest(request_id=UUID, epoch="epoch-1")] * 3
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_a_lost_write_is_settled_though_its_tool_is_not_offered_any_more() -> None:
+    async def menu() -> registry.Menu:
+        return registry.menu(frozenset())
+
+    async def confirm() -> None:
+        return None
+
+    settle = Said(tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_WRITTEN, change=change()))
+    caller: Any = SimpleNamespace(
+        menu=menu, confirm=confirm, warp=False, key=lambda *_: "k", settling_tasks=SimpleNamespace(settle=settle)
+    )
+    line = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "task_start", "arguments": START}}
+    ).encode()
+    request = parse_request(line)
+    assert request is not None
+    told = json.loads(await answer_settle(caller, Settle(number=1, line=line, epoch="epoch-1"), request))
+    assert told["result"]["structuredContent"]["state"] == "running"
 
 
 @pytest.mark.requirement("tools.lost-writes-are-settled")
