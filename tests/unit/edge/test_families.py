@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -27,6 +28,7 @@ from fencepost_mcp_edge.usecases import outcomes
 from fencepost_mcp_edge.usecases.answer import answer_settle
 from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, paged
+from fencepost_mcp_edge.usecases.task_tools import _assignee
 from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -178,6 +180,37 @@ async def test_without_a_shim_files_are_named_in_the_folder_recorded_of_the_agen
     told = await READINGS["file_check"].ask(Asking(caller=caller, arguments={"file_path": "src/../b"}))
     assert told["free"] is True
     assert (list(check.asked[0].paths), check.asked[0].scope.checkout) == (["b"], str(tmp_path.resolve()))
+
+
+@pytest.mark.requirement("tools.a-checkout-stands-for-who-works-in-it")
+async def test_a_task_may_be_given_to_whoever_works_in_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    def agent(name: str, workspace: Path | str, **fields: Any) -> sessions_pb2.Agent:
+        return sessions_pb2.Agent(agent_id=f"id-{name}", name=name, workspace=str(workspace), **fields)
+
+    agents = [
+        agent("ann", tmp_path / "a"),
+        agent("bob", "/x", launch=sessions_pb2.LaunchSettings(checkout_root=str(tmp_path / "b"))),
+        agent("gone", tmp_path / "b", state=sessions_pb2.AGENT_STATE_DELETING),
+        agent("cyd", "/elsewhere/c"),
+        agent("dan", "/elsewhere/c/"),
+        agent("/named", ""),
+    ]
+
+    async def given(to: str) -> Any:
+        list_agents = Said(sessions_pb2.ListAgentsResponse(agents=agents))
+        return (await _assignee(asking({"to": to}, sessions=SimpleNamespace(list_agents=list_agents)))).arguments["to"]
+
+    assert await given("dan") == "dan"
+    assert await given(f"{tmp_path}/a") == "id-ann"
+    assert await given(f"{tmp_path}/link/b/") == "id-bob"
+    assert await given("/named") == "/named"
+    for to, code in (("/elsewhere/c", "ambiguous_target"), ("/x", "not_found"), ("/", "not_found")):
+        with pytest.raises(ToolError) as refused:
+            await given(to)
+        assert (refused.value.code, refused.value.uncertain) == (code, False)
+    assert {row for row in WRITES if "_assigned" in repr(WRITES[row].ask)} == {"task_assign", "task_reassign"}
 
 
 @pytest.mark.requirement("edge.error-envelope")
