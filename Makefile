@@ -6,6 +6,8 @@ WINDOWS ?= 15
 # More than processors: most tests wait for processes that they started.
 WORKERS ?= 4
 BENCH ?=
+# What `make explore` looks at; empty: everything.
+EXPLORE ?=
 BIN := $(VENV)/bin
 # Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
 LONG := tests/blackbox/guard \
@@ -60,6 +62,10 @@ test: $(VENV)/.dev-ready ## Run the tests, all set-up included; `make long` has 
 .PHONY: long
 long: $(VENV)/.dev-ready ## Run the tests that take longest: guards in real repositories, races, long machines, kills.
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(LONG)
+
+.PHONY: explore
+explore: $(VENV)/.dev-ready ## Look for histories that nobody has seen: the property tests and machines, drawn anew.
+	@FENCEPOST_TESTS_EXPLORE=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m hypothesis $(EXPLORE)
 
 .PHONY: check
 check: $(VENV)/.dev-ready ## Formatting, lint, types, import directions, protos, stubs, pins, ledger.

@@ -9,7 +9,13 @@ from hypothesis import HealthCheck, settings
 from fencepost.mcp.names import SSH_VARIABLES, WSL_VARIABLES
 
 # How fast examples are made says something about the machine, not about the code: no test depends on it.
-settings.register_profile("fencepost", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# A change is judged by the same histories each time: `make explore` looks at others.
+settings.register_profile(
+    "fencepost",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    derandomize="FENCEPOST_TESTS_EXPLORE" not in os.environ,
+)
 settings.load_profile("fencepost")
 # Where the tests are run says nothing about the code either: servers and configurations are named by these.
 for variable in (*SSH_VARIABLES, *WSL_VARIABLES):

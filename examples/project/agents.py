@@ -201,6 +201,8 @@ def shown_answer(answer: Mapping[str, Any]) -> str:
         return "reserved" if answer["reserved"] else f"NOT RESERVED, held by {answer['holder']['name']}"
     if "integration" in answer:
         return f"{answer['state']}: {answer['integration']}"
+    if "agents" in answer and "memory" not in answer:
+        return ", ".join(agent["name"] for agent in answer["agents"])
     if "messages" in answer:
         return ", ".join(f"{one['message']!r} of {one['sender']['name']}" for one in answer["messages"])
     if "delivery" in answer and "message_id" in answer:

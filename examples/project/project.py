@@ -156,6 +156,10 @@ async def gather(project: Project) -> None:
 async def plan(project: Project) -> None:
     """The coordinator publishes what everybody needs, queues work and yields; nothing of it waits for anybody."""
     lea = project.agents[COORDINATOR]
+    listed = (await lea.call("agent_list"))["agents"]
+    found = {agent["name"]: agent["checkout_root"] for agent in listed}
+    where = {name: str(agent.checkout) for name, agent in project.agents.items()}
+    project.check("lea finds the others, and where each works", holds=found == where)
     await lea.call("project_memory_update", content=work.MEMORY, expected_version=0)
     published = await lea.call("context_publish", key="grammar", content=work.GRAMMAR, pinned=True)
     refs = {"context_refs": [{"key": "grammar", "version": published["version"]}]}
@@ -178,6 +182,10 @@ async def begin(project: Project) -> None:
     grammar = await ann.call("context_get", key=known["pinned"][0]["key"])
     project.check("ann reads what lea published", holds=grammar["content"] == work.GRAMMAR)
     await start(ann, project.tasks["lexer"], "lexer.py")
+    busy = await ann.refused("task_start", task_id=project.tasks["benchmark"], revision=1)
+    project.check(
+        f"one task at a time ({busy['code']})", holds="An assigned task is already running" in busy["message"]
+    )
 
     async def claim(name: str) -> tuple[str, dict[str, Any]]:
         try:
@@ -195,6 +203,9 @@ async def begin(project: Project) -> None:
     asked = await winner.call("file_reserve", file_path="lexer.py", reason="a hook for the tests")
     refused = not asked["reserved"] and asked["holder"]["name"] == "ann"
     project.check("lexer.py is not reserved for two: ann holds it", holds=refused)
+    listed = (await winner.call("agent_list"))["agents"]
+    working = {agent["name"]: agent["status"] for agent in listed}["ann"] == "working"
+    project.check("ann is seen to be working", holds=working)
     question = {"to": "ann", "body": "Tell me when lexer.py is free, please.", "expects_result": True}
     await winner.call("agent_send", **question)
     await loser.told("pool", project.tasks["command"])
@@ -273,6 +284,8 @@ async def rework(project: Project) -> None:
     asked = await lea.call("task_cancel", task_id=benchmark, reason="The lexer comes first.")
     project.check("a task that runs is asked to stop", holds=asked["state"] == "cancel_requested")
     await ann.told("stop", benchmark)
+    late = await ann.refused("task_submit", task_id=benchmark, revision=1, result="Done.", evidence="None.")
+    project.check(f"from then on it cannot be submitted ({late['code']})", holds=late["written"] is False)
     stopped = await ann.call("task_finish_cancel", task_id=benchmark, note="Nothing was kept.")
     project.check("and is cancelled when its agent says so", holds=stopped["state"] == "cancelled")
 

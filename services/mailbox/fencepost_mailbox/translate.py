@@ -713,6 +713,7 @@ def readers_response(readers: list[tuple[bytes, Readership]]) -> pb.ListReadersR
                 reader=_reader(who),
                 last_read_at_ms=who.last_read_at_ms,
                 waiting=who.waiting,
+                executing=who.executing,
             )
             for agent_id, who in readers
         ]

@@ -127,14 +127,17 @@ def agents_result(
     size = 0
     for agent in agents:
         reading = None if known is None else known.get(agent.agent_id)
-        status = presence_of(reading, now_ms=now_ms, observed=observation(agent)).status
+        observed = observation(agent)
+        status = presence_of(reading, now_ms=now_ms, observed=observed).status
         if agent.state == sessions.AGENT_STATE_DELETING or status is Status.OFF:
             continue
+        executing = observed is None and reading is not None and reading.executing
         entry: Payload = {
             "name": agent.name,
             "agent_id": agent.agent_id,
             "role": ROLE[agent.role],
-            "status": _WORDS.get(status, status.value),
+            # What was observed of its program is newer than the start of a task.
+            "status": _WORDS.get(Status.PROCESSING if executing else status, status.value),
             "checkout_root": agent.launch.checkout_root or agent.workspace or None,
         }
         entry |= {"self": True} if agent.agent_id == own_id else {}

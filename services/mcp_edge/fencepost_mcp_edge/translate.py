@@ -272,6 +272,7 @@ def readings(response: mailbox.ListReadersResponse) -> dict[str, Reading]:
             waiting=reader.waiting,
             off=reader.reader == mailbox.RECIPIENT_READER_OFF,
             last_read_at_ms=reader.last_read_at_ms,
+            executing=reader.executing,
         )
         for reader in response.readers
     }

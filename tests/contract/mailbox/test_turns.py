@@ -603,6 +603,25 @@ async def test_an_id_with_the_prefix_of_another_kind_names_nothing(desk: Desk) -
             assert refused.value.reason == "not_found"
 
 
+@pytest.mark.requirement("mailbox.a-recorded-end-is-published")
+@pytest.mark.parametrize("wrong", ["another end", "another life", "another turn"])
+async def test_an_end_that_is_refused_publishes_nothing_that_was_left(desk: Desk, wrong: str) -> None:
+    asked = await desk.request("ann", "bob")
+    held = (await desk.bound("bob")).claim
+    await desk.recorded(held, final="left")
+    said = {
+        "another end": {"final": "other"},
+        "another life": {"final": "left", "generation": held.generation + 1},
+        "another turn": {"final": "left", "turn": a_turn("other")},
+    }
+    with pytest.raises(MailboxRefusal):
+        await desk.ended(held, **said[wrong])
+    assert desk.binding(held).state is S.OUTCOME_RECORDED
+    assert desk.store.read.settled(asked.record_id) is None
+    again = await desk.ended(held, final="left")
+    assert (again.duplicate, again.binding.state) == (True, S.PUBLISHED)
+
+
 # --- a process that dies between the two writes -----------------------------------------------------------------------
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,13 +123,25 @@ def test_active_agents_are_those_that_are_neither_off_nor_being_deleted() -> Non
         agent("off", **observed(sessions.OBSERVED_STATE_OFF)),
         agent("gone", state=sessions.AGENT_STATE_DELETING),
         agent("waits"),
+        agent("works"),
+        agent("stopped", **observed(sessions.OBSERVED_STATE_IDLE)),
+        agent("new"),
     ]
-    known = {"u-waits": Reading(waiting=True, off=False, last_read_at_ms=NOW_MS)}
+    never = Reading(waiting=False, off=False, last_read_at_ms=0)
+    known = {
+        "u-waits": Reading(waiting=True, off=False, last_read_at_ms=NOW_MS),
+        "u-works": replace(never, executing=True),
+        "u-stopped": replace(never, executing=True),
+        "u-new": never,
+    }
     told = wire.agents_result(listed, known, own_id="u-idle", now_ms=NOW_MS, bytes_max=10_000, more=False)
     assert [(one["name"], one["status"], one["checkout_root"]) for one in told["agents"]] == [
         ("busy", "working", "/w"),
         ("idle", "idle", "/c"),
         ("waits", "idle", None),
+        ("works", "working", None),
+        ("stopped", "idle", None),
+        ("new", "never_seen", None),
     ]
     assert [one["name"] for one in told["agents"] if "self" in one] == ["idle"]
     assert "has_more" not in told

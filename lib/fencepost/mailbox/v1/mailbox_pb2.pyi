@@ -1792,6 +1792,7 @@ class Reader(_message.Message):
     READER_FIELD_NUMBER: _builtins.int
     LAST_READ_AT_MS_FIELD_NUMBER: _builtins.int
     WAITING_FIELD_NUMBER: _builtins.int
+    EXECUTING_FIELD_NUMBER: _builtins.int
     agent_id: _builtins.str
     """Whose."""
     reader: Global___RecipientReader.ValueType
@@ -1800,6 +1801,8 @@ class Reader(_message.Message):
     """When it was last read by the agent, Unix milliseconds; 0 for never."""
     waiting: _builtins.bool
     """True where the agent is parked in a wait now."""
+    executing: _builtins.bool
+    """True where a task is executed by the agent, or is being stopped by it, as far as is known: never where that is unknown."""
     def __init__(
         self,
         *,
@@ -1807,10 +1810,11 @@ class Reader(_message.Message):
         reader: Global___RecipientReader.ValueType = ...,
         last_read_at_ms: _builtins.int = ...,
         waiting: _builtins.bool = ...,
+        executing: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "last_read_at_ms", b"last_read_at_ms", "reader", b"reader", "waiting", b"waiting"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["agent_id", b"agent_id", "executing", b"executing", "last_read_at_ms", b"last_read_at_ms", "reader", b"reader", "waiting", b"waiting"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
@@ -16,6 +16,7 @@ from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.explanations import summary
 from fencepost_mailbox.domain.pages import page_number
 from fencepost_mailbox.domain.refusals import InvalidLimit, NotFound
+from fencepost_mailbox.domain.tasks.values import Phase
 from fencepost_mailbox.domain.values import (
     FACTS_MAX,
     LISTING_RECORDS_DEFAULT,
@@ -200,7 +201,7 @@ class ListReaders:
         self._ports = ports
 
     async def __call__(self, caller: Caller, agent_ids: Sequence[bytes]) -> list[tuple[bytes, Readership]]:
-        """Return who looks at each mailbox that the caller may know of.
+        """Return who looks at each mailbox that the caller may know of, and whether its agent executes a task.
 
         Raises:
             InvalidLimit: more than READERS_MAX were asked about.
@@ -214,5 +215,7 @@ class ListReaders:
         for agent_id in agent_ids:
             agent = self._ports.directory.agent(agent_id)
             if agent is not None and (caller.project_id is None or agent.project_id == caller.project_id):
-                found.append((agent_id, readership(self._ports, agent_id)))
+                slot = self._ports.store.read.tasks.executing(agent_id)
+                executing = slot is not None and slot.phase in (Phase.RUNNING, Phase.CANCEL_REQUESTED)
+                found.append((agent_id, replace(readership(self._ports, agent_id), executing=executing)))
         return found

@@ -111,6 +111,15 @@ class Recording:
             concerned = (record.recipient,)
         return Applied(value=Recorded(binding=after, kind=record.kind, duplicate=False), work=concerned)
 
+    def stands(self, tx: Transaction) -> bool:
+        """Tell whether this very end is recorded: by this operation, or by one before it."""
+        try:
+            claim = check_fence(tx.claim(self.token), self.generation)
+            check_lives(deleted=tx.deleted(claim.recipient))
+            return not judge_ending(check_bound(tx.binding(self.token), self.turn), self.told)
+        except Refusal:
+            return False
+
     def _lose(self, tx: Transaction, claim: Claim, bound: Binding, record: Record) -> Applied[Recorded]:
         """Lose the turn from sight, and the delivery with it where its work still wants an answer."""
         wakes: tuple[bytes, ...] = ()
@@ -131,17 +140,17 @@ class Recording:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Publishing:
-    """The second step: of one binding, one requester's, or all. `seed` is a minted id; replies take theirs of it."""
+    """The second step: of one end, one requester's, or all. `seed` is a minted id; replies take theirs of it."""
 
     seed: bytes
     now_ms: int
-    token: bytes | None = None
+    of: Recording | None = None
     requester: bytes | None = None
 
     def apply(self, tx: Transaction) -> Applied[Sequence[Binding]]:
         """Answer from at most PUBLISHED_ROWS_MAX recorded outcomes, and return their bindings as they stand then."""
-        if self.token is not None:
-            one = tx.binding(self.token)
+        if self.of is not None:
+            one = tx.binding(self.of.token) if self.of.stands(tx) else None
             due = [one] if one is not None and one.publishes and one.state is BindingState.OUTCOME_RECORDED else []
             if due and faults.ARMED:
                 faults.hit(RECORDED)
@@ -216,7 +225,7 @@ class RecordOutcome:
         # Handed in one behind the other before either is awaited: one commit at the end of a turn, not two. The second
         # finds nothing to do where the first is refused, repeated, or not to be answered.
         first: Awaitable[Recorded] = ports.store.submit(recording)
-        recorded, published = await asyncio.gather(first, _published(ports, token=token), return_exceptions=True)
+        recorded, published = await asyncio.gather(first, _published(ports, of=recording), return_exceptions=True)
         if isinstance(recorded, BaseException):
             raise recorded
         if isinstance(published, BaseException):
@@ -224,8 +233,8 @@ class RecordOutcome:
         return replace(recorded, binding=published[0]) if published else recorded
 
 
-async def _published(ports: Ports, *, token: bytes | None = None, requester: bytes | None = None) -> Sequence[Binding]:
-    publishing = Publishing(seed=ports.mint.new(), now_ms=ports.clock.now_ms(), token=token, requester=requester)
+async def _published(ports: Ports, *, of: Recording | None = None, requester: bytes | None = None) -> Sequence[Binding]:
+    publishing = Publishing(seed=ports.mint.new(), now_ms=ports.clock.now_ms(), of=of, requester=requester)
     try:
         return await ports.store.submit(publishing)
     except Refusal as refusal:

@@ -123,6 +123,8 @@ class Readership:
     reader: Reader
     last_read_at_ms: int
     waiting: bool
+    # Whether a task is known to be executed by the agent; told by ListReaders alone.
+    executing: bool = False
 
 
 def readership(ports: Ports, agent_id: bytes) -> Readership:

@@ -39,6 +39,8 @@ class Reading:
     off: bool
     # Unix milliseconds; 0 for never.
     last_read_at_ms: int
+    # Whether it executes a task, as far as its mailbox knows.
+    executing: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

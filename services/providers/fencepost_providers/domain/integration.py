@@ -160,6 +160,11 @@ def files_named(files: Iterable[str]) -> dict[str, str]:
     return state
 
 
+def as_text(name: str) -> str:
+    """Return a path of git's as it can be told: what is no UTF-8 in it is replaced."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
 def files_in_words(files: Iterable[str]) -> str:
     """Return the first of these files for a sentence."""
     ordered = sorted(set(files))
@@ -212,23 +217,23 @@ def filtered_of(raw: bytes) -> list[str]:
     return [path.decode("utf-8", "replace") for path, _, value in rows if value not in (b"unspecified", b"unset")]
 
 
-def programs_off(names: Iterable[str]) -> list[str]:
+def programs_off(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return settings that take away every program which a repository's own configuration names.
 
     A merge driver becomes one that fails, so that its files are conflicts; a filter becomes none at all.
     """
-    found: list[str] = []
+    found: list[tuple[str, str]] = []
     for name in names:
         section, _, rest = name.partition(".")
         driver, _, key = rest.rpartition(".")
-        if not driver or "=" in driver or "\n" in driver:
+        if not driver:
             continue
         if section == "filter" and key in ("clean", "smudge", "process"):
-            found += [f"{name}=", f"filter.{driver}.required=false"]
+            found += [(name, ""), (f"filter.{driver}.required", "false")]
         elif section == "merge" and key == "driver":
-            found.append(f"{name}=false")
+            found.append((name, "false"))
         elif section == "diff" and key in ("command", "textconv"):
-            found.append(f"{name}=")
+            found.append((name, ""))
     return found
 
 

@@ -19,6 +19,7 @@ from fencepost_providers.domain.integration import (
     Changes,
     Place,
     ancestors,
+    as_text,
     changes_of,
     conflicts_of,
     dirty_of,
@@ -37,7 +38,16 @@ from fencepost_providers.domain.refusals import (
     NoMainCheckout,
     UnknownCommit,
 )
-from fencepost_providers.repository.git import FOLLOW_MS_MAX, INPUT_BYTES_MAX, WORK_MS_MAX, Git, Output, failed
+from fencepost_providers.repository.git import (
+    FETCHING,
+    FOLLOW_MS_MAX,
+    INPUT_BYTES_MAX,
+    UPLOAD_PACK,
+    WORK_MS_MAX,
+    Git,
+    Output,
+    failed,
+)
 
 # What git leaves in its folder while somebody is in the middle of something.
 UNFINISHED: Final = (
@@ -48,6 +58,7 @@ UNFINISHED: Final = (
     "REVERT_HEAD",
     "rebase-merge",
     "rebase-apply",
+    "sequencer",
     "BISECT_LOG",
 )
 _COMMIT: Final = "commit"
@@ -113,6 +124,11 @@ async def checkout_at(folder: str, environ: Mapping[str, str]) -> Checkout | Non
     )
 
 
+def is_text(name: str) -> bool:
+    """Tell whether a name that git told is UTF-8: nothing else can be stored or told."""
+    return not any("\udc80" <= character <= "\udcff" for character in name)
+
+
 def _real(*paths: str) -> list[str]:
     return [str(Path(path).resolve()) for path in paths]
 
@@ -127,7 +143,7 @@ async def main_checkout(place: Place, environ: Mapping[str, str]) -> Checkout:
     location = Path(place.location)
     inside = place.is_git and location.name == ".git"
     found = await checkout_at(str(location.parent if inside else location), environ)
-    if found is not None and found.own == found.common:
+    if found is not None and found.own == found.common and is_text(found.folder):
         expected = found.common if place.is_git else found.folder
         if await asyncio.to_thread(_real, place.location) == [expected]:
             return found
@@ -145,9 +161,11 @@ async def head_of(checkout: Checkout) -> Head:
     """
     branch = await checkout.git.run("symbolic-ref", "-q", "HEAD")
     commit = await checkout.git.run("rev-parse", "--verify", "-q", "HEAD^{commit}")
-    if branch.code != 0 or commit.code != 0 or not branch.text.startswith("refs/heads/"):
+    found = branch.code == commit.code == 0 and branch.text.startswith("refs/heads/")
+    if not found or not is_text(branch.text):
+        what = "no branch, or on one without a commit" if not found else "a branch whose name is no UTF-8"
         raise NoMainCheckout(
-            "the main checkout is on no branch, or on one without a commit; nothing was changed",
+            f"the main checkout is on {what}; nothing was changed",
             hint="Check out the branch that takes the work, then call again with the same request_id.",
         )
     return Head(branch=branch.text, commit=commit.text)
@@ -180,6 +198,7 @@ def _unfinished(own: str) -> str:
 
 def _check_clean(files: list[str], what: str) -> None:
     if files:
+        files = [as_text(name) for name in files]
         raise CheckoutDirty(
             f"the main checkout {what}: {files_in_words(files)}; nothing was changed",
             hint=f"Commit them, or move them away. {_HINT_CHECKOUT}",
@@ -232,7 +251,9 @@ async def _fetch(main: Checkout, commit: str, worker: str, environ: Mapping[str,
         raise _unknown("neither the main repository nor the assignee's checkout has such a commit", hint)
     options = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance", "--quiet")
     said = await main.git.run(
-        "fetch", *options, "--refmap=", "--upload-pack=git-upload-pack", source.common, commit, within_ms=WORK_MS_MAX
+        *("fetch", *options, "--refmap=", f"--upload-pack={UPLOAD_PACK}", source.common, commit),
+        within_ms=WORK_MS_MAX,
+        environment=FETCHING,
     )
     if said.code != 0:
         shallow = await asyncio.to_thread((Path(source.common) / "shallow").exists)
@@ -303,15 +324,7 @@ async def check_follows(main: Checkout, old: str, new: str) -> None:
         FilteredFiles: a program would have to convert what is written.
         ChangeTooLarge: more is changed than INPUT_BYTES_MAX of paths.
     """
-    said = await main.git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
-    if said.code != 0:
-        raise failed("compare the two states", said)
-    if len(said.out) > INPUT_BYTES_MAX:
-        raise ChangeTooLarge(
-            f"the change names more than {INPUT_BYTES_MAX} bytes of paths; nothing was changed",
-            hint="Merge it with git yourself, then call again: what is contained is recorded.",
-        )
-    changes = changes_of(said.out)
+    changes = await _changes(main, old, new)
     await _check_unfiltered(main, new, changes)
     _check_clean(await asyncio.to_thread(in_the_way, main.folder, changes), "has files in the way that git ignores")
     tried = await main.git.run("read-tree", "-n", "-m", "-u", old, new, within_ms=WORK_MS_MAX)
@@ -321,6 +334,18 @@ async def check_follows(main: Checkout, old: str, new: str) -> None:
             hint=f"`git status` there shows what is in the way. {_HINT_CHECKOUT}",
             state={"said": tried.error[-200:]},
         )
+
+
+async def _changes(main: Checkout, old: str, new: str) -> Changes:
+    said = await main.git.run("diff-tree", "-r", "-z", "--no-renames", "--name-status", old, new)
+    if said.code != 0:
+        raise failed("compare the two states", said)
+    if len(said.out) > INPUT_BYTES_MAX:
+        raise ChangeTooLarge(
+            f"the change names more than {INPUT_BYTES_MAX} bytes of paths; nothing was changed",
+            hint="Merge it with git yourself, then call again: what is contained is recorded.",
+        )
+    return changes_of(said.out)
 
 
 async def _check_unfiltered(main: Checkout, new: str, changes: Changes) -> None:
@@ -406,10 +431,16 @@ async def commit_of(main: Checkout, branch: str) -> str:
 async def follow(main: Checkout, branch: str, old: str, new: str) -> bool:
     """Bring index and working tree from one state to another where they are still at the old one.
 
-    False where they cannot follow, or are on another branch; nothing was changed then.
+    False where they cannot follow, or are on another branch; nothing was changed then. Time may have passed since it
+    was looked at last: git itself would overwrite what it ignores.
+
+    Raises:
+        GitFailed, ChangeTooLarge: the two states cannot be compared; nothing was changed.
     """
     on = await main.git.run("symbolic-ref", "-q", "HEAD")
     if on.code != 0 or on.text != branch:
+        return False
+    if await asyncio.to_thread(in_the_way, main.folder, await _changes(main, old, new)):
         return False
     said: Output = await main.git.run("read-tree", "-m", "-u", old, new, within_ms=FOLLOW_MS_MAX)
     return said.code == 0

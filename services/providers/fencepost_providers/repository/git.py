@@ -35,7 +35,8 @@ EXIT_UNKNOWN: Final = -1
 
 _KEPT: Final = ("HOME", "PATH", "TMPDIR")
 _ENVIRONMENT: Final[Mapping[str, str]] = {
-    "GIT_ALLOW_PROTOCOL": "file",
+    # None: a git before 2.45 does not know GIT_NO_LAZY_FETCH, and would fetch by what a remote names as its program.
+    "GIT_ALLOW_PROTOCOL": "none",
     "GIT_ASKPASS": "false",
     "GIT_ATTR_NOSYSTEM": "1",
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -71,6 +72,9 @@ _SETTINGS: Final = (
     "safe.bareRepository=explicit",
     "submodule.recurse=false",
 )
+# For the one command that fetches. What it starts at the other end is let fetch nothing in its turn.
+FETCHING: Final[Mapping[str, str]] = {"GIT_ALLOW_PROTOCOL": "file"}
+UPLOAD_PACK: Final = "env GIT_ALLOW_PROTOCOL=none git-upload-pack"
 _PROGRAMS: Final = r"^(filter|merge|diff)\."
 _VERSION: Final = re.compile(r"git version (\d+)\.(\d+)")
 
@@ -91,7 +95,7 @@ class Output:
     @property
     def lines(self) -> list[str]:
         """Its lines."""
-        return self.out.decode("utf-8", "surrogateescape").splitlines()
+        return self.out.decode("utf-8", "surrogateescape").removesuffix("\n").split("\n")
 
 
 def failed(what: str, output: Output) -> GitFailed:
@@ -104,19 +108,32 @@ def failed(what: str, output: Output) -> GitFailed:
 
 
 class Git:
-    """Git in one folder. `environ` is this process's own, of which little is kept."""
+    """Git in one folder. `environ` is this process's own, of which little is kept.
 
-    def __init__(self, folder: str, environ: Mapping[str, str], settings: Sequence[str] = ()) -> None:
+    `taken_away` are settings of the repository that name programs, with what stands in their place; None before they
+    are known.
+    """
+
+    def __init__(
+        self, folder: str, environ: Mapping[str, str], taken_away: Sequence[tuple[str, str]] | None = None
+    ) -> None:
         self.folder: Final = folder
         self._environ = environ
-        self._settings = (*_SETTINGS, *settings)
         self._environment = {
             **{name: environ[name] for name in _KEPT if name in environ},
             **_ENVIRONMENT,
         }
+        if taken_away is not None:
+            # As variables: a name may hold what the option -c would take for the end of it.
+            self._environment["GIT_CONFIG_COUNT"] = str(len(taken_away))
+            for number, (name, value) in enumerate(taken_away):
+                self._environment[f"GIT_CONFIG_KEY_{number}"] = name
+                self._environment[f"GIT_CONFIG_VALUE_{number}"] = value
+            # Whatever the repository's configuration names as its working tree, now or in a moment.
+            self._environment["GIT_WORK_TREE"] = folder
 
     async def tamed(self) -> Git:
-        """Return git in the same folder without the programs that the repository's configuration names.
+        """Return git in the same folder, the top of a checkout, without the programs that its configuration names.
 
         Raises:
             GitFailed: the configuration cannot be read.
@@ -154,7 +171,7 @@ class Git:
             if room >= 0:
                 said.extend(data)
 
-        settings = [word for setting in self._settings for word in ("-c", setting)]
+        settings = [word for setting in _SETTINGS for word in ("-c", setting)]
         program = Program(
             argv=(path, *settings, *arguments),
             environment={**self._environment, **(environment or {})},

@@ -16,9 +16,10 @@ from fencepost_mailbox.domain.tasks.values import (
     Notice,
     Phase,
 )
+from fencepost_mailbox.usecases.look import ListReaders
 from fencepost_mailbox.waits import Wake
-from fencepost_testing.mailboxes import WAIT_S_MAX, until
-from fencepost_testing.task_desk import TaskDesk
+from fencepost_testing.mailboxes import WAIT_S_MAX, id16, until
+from fencepost_testing.task_desk import TaskDesk, caller_named
 
 
 @pytest.mark.requirement("supervision.enrolment-is-part-of-the-assignment")
@@ -262,3 +263,22 @@ async def test_a_listing_joins_its_pages_and_keeps_its_conditions(desk: TaskDesk
     running = await desk.listed("ann", states=frozenset({desk.task(tasks[1]).state}))
     assert [task.phase for task in running.tasks] == [Phase.RUNNING]
     assert desk.actions(tasks[1]) == [Action.ASSIGN, Action.START]
+
+
+@pytest.mark.requirement("tools.agents-talk")
+async def test_an_agent_is_told_of_as_executing_while_its_task_is_known_to_run(desk: TaskDesk) -> None:
+    async def executes() -> bool:
+        ((_, who),) = await ListReaders(desk.ports)(caller_named("ann"), [id16("bob")])
+        return who.executing
+
+    first, second = [await desk.assign("ann", "bob") for _ in range(2)]
+    assert not await executes(), "what waits in a queue is not executed"
+    await desk.start_task("bob", first)
+    assert await executes()
+    await desk.cancel("ann", first)
+    assert await executes(), "it was asked to stop, and has not stopped"
+    await desk.finish_cancel("bob", first)
+    assert not await executes()
+    await desk.start_task("bob", second)
+    await desk.open("bob", 2)
+    assert not await executes(), "whether its earlier life still runs it is not known"

@@ -57,13 +57,14 @@ def test_every_program_that_a_configuration_names_is_taken_away() -> None:
         "merge.ff",
         "diff.d.textconv",
     ]
-    assert programs_off([*names, "diff.external", "merge.a=b.driver", "filter.a\nb.clean"]) == [
-        "filter.a.b.clean=",
-        "filter.a.b.required=false",
-        "filter.x.process=",
-        "filter.x.required=false",
-        "merge.m.driver=false",
-        "diff.d.textconv=",
+    assert programs_off([*names, "diff.external", "merge.a=b.driver"]) == [
+        ("filter.a.b.clean", ""),
+        ("filter.a.b.required", "false"),
+        ("filter.x.process", ""),
+        ("filter.x.required", "false"),
+        ("merge.m.driver", "false"),
+        ("diff.d.textconv", ""),
+        ("merge.a=b.driver", "false"),
     ]
 
 

@@ -430,7 +430,9 @@ async def test_after_a_start_the_branch_says_whether_it_moved(desk: IntegrationD
 
 @pytest.mark.requirement("integration.every-git-command-is-bounded-and-joined")
 async def test_a_git_command_that_hangs_or_floods_is_ended_and_joined(desk: IntegrationDesk) -> None:
-    git = Git(str(desk.main.folder), environ(), ("alias.hang=!sleep 60", "alias.flood=!yes | head -c 5000000"))
+    git = Git(
+        str(desk.main.folder), environ(), [("alias.hang", "!sleep 60"), ("alias.flood", "!yes | head -c 5000000")]
+    )
     with pytest.raises(refusals.GitFailed, match="did not end within 300 ms"):
         await git.run("hang", within_ms=300)
     with pytest.raises(refusals.GitFailed, match=f"more than {OUTPUT_BYTES_MAX} bytes"):
