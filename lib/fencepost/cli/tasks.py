@@ -365,6 +365,12 @@ def integrate(
     as_json: AsJson = False,
 ) -> None:
     """Bring the commit of accepted work into the main checkout, all or nothing, and record that; as a coordinator."""
+    if not acting.agent_named():
+        raise Refused(
+            "missing_managed_sender",
+            "a coordinator integrates accepted work, and this process speaks for no agent; nothing was sent",
+            hint="Call it in the shell of one: `fencepost agent create NAME --role coordinator` prints how.",
+        )
     who = acting.as_agent()
     common: dict[str, Any] = {
         "task_id": task_id,

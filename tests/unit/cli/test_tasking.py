@@ -201,6 +201,8 @@ def test_an_attempt_that_is_over_is_not_told_with_a_change(desk: Shell) -> None:
 
 @pytest.mark.requirement("cli.tasks-go-their-whole-way")
 def test_accepted_work_is_integrated_by_the_service_that_merges(desk: Shell) -> None:
+    by_a_person = desk("task", "integrate", TASK, "--json")
+    assert (by_a_person.code, "--role coordinator" in by_a_person.error["hint"]) == (3, True)
     desk.as_agent()
     desk.providers.answers["integrate_task"] = providers_pb2.IntegrateTaskResponse(
         task_id=TASK, revision=2, version=9, branch="main", head="b" * 40, detail="merged one commit"
