@@ -22,11 +22,7 @@ def read_body(text: str | None, *, stdin: bool, file: Path | None) -> str:
         Refused: none or more than one of the three sources; over BODY_BYTES_MAX bytes, with the size; blank; not UTF-8;
             a file that cannot be read. Nothing was sent.
     """
-    if (text is not None) + stdin + (file is not None) != 1:
-        raise Refused(
-            "invalid_arguments",
-            "give the text exactly once: as an argument, with --stdin, or with --file; nothing was sent",
-        )
+    refuse_unless_one_source(text, stdin=stdin, file=file)
     if text is not None:
         # Arguments that were not UTF-8 carry their bytes as surrogates.
         raw, over = os.fsencode(text), ""
@@ -48,6 +44,19 @@ def read_body(text: str | None, *, stdin: bool, file: Path | None) -> str:
     if not body.strip():
         raise Refused("invalid_message", "the text is empty or blank; nothing was sent")
     return body
+
+
+def refuse_unless_one_source(text: str | None, *, stdin: bool, file: Path | None) -> None:
+    """Refuse a command whose text comes from nowhere, or from several places.
+
+    Raises:
+        Refused: none or more than one of the three. Nothing was sent.
+    """
+    if (text is not None) + stdin + (file is not None) != 1:
+        raise Refused(
+            "invalid_arguments",
+            "give the text exactly once: as an argument, with --stdin, or with --file; nothing was sent",
+        )
 
 
 def _read_file(file: Path) -> tuple[bytes, str]:

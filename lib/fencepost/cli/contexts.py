@@ -10,6 +10,7 @@ from typing import Annotated, Final
 import typer
 
 from fencepost.cli import acting, screen
+from fencepost.cli.body import refuse_unless_one_source
 from fencepost.cli.options import AsJson, FromFile, Stdin, Text
 from fencepost.cli.plain import one_line, plain
 from fencepost.cli.scope import ProjectOption, project_id_of
@@ -53,11 +54,7 @@ def read_text(text: str | None, *, stdin: bool, file: Path | None) -> str:
     Raises:
         Refused: none or several places, an unreadable file, no UTF-8, or far too long. Nothing was sent.
     """
-    if (text is not None) + stdin + (file is not None) != 1:
-        raise Refused(
-            "invalid_arguments",
-            "give the text exactly once: as an argument, with --stdin, or with --file; nothing was sent",
-        )
+    refuse_unless_one_source(text, stdin=stdin, file=file)
     try:
         if file is not None:
             with file.open("rb") as opened:
@@ -264,7 +261,7 @@ def show_memory(
         screen.put_json({"memory": plain(found)})
         return
     if not found.version:
-        screen.put("Nothing is remembered. Begin with: fencepost memory update TEXT")
+        screen.put("Nothing is remembered. Begin with: fencepost memory update TEXT --expected-version 0")
         return
     screen.put(f"Version {found.version}, by {_whom(found, 'author')} at {screen.moment(found.updated_at_ms)}")
     screen.put_body(found.content)

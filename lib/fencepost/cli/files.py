@@ -71,7 +71,7 @@ def reserve(
         screen.put_json({**plain(answer), "request_id": ask.request_id})
         return exits.OK if answer.reserved else exits.HELD
     if answer.reserved:
-        screen.put(f"Reserved until {screen.moment(answer.expires_at_ms)}: {len(plain_paths) + len(globs)} path(s).")
+        screen.put(f"Reserved until {screen.moment(answer.expires_at_ms)}: {_paths(len(plain_paths) + len(globs))}.")
         screen.put(f"  {answer.reservation_id}")
         return exits.OK
     if answer.lapsed:
@@ -106,7 +106,7 @@ def renew(
     if as_json:
         screen.put_json({**plain(answer), "request_id": ask.request_id})
         return
-    screen.put(f"Renewed {answer.renewed} path(s), the first until {screen.moment(answer.expires_at_ms)}.")
+    screen.put(f"Renewed {_paths(answer.renewed)}, the first until {screen.moment(answer.expires_at_ms)}.")
 
 
 @files.command("release")
@@ -144,7 +144,7 @@ def release(
     if as_json:
         screen.put_json({**plain(answer), "request_id": ask.request_id})
         return
-    screen.put(f"Released {answer.released} path(s)." if answer.released else "Nothing of that was held.")
+    screen.put(f"Released {_paths(answer.released)}." if answer.released else "Nothing of that was held.")
 
 
 @files.command("list")
@@ -248,3 +248,7 @@ def conflict_lines(conflicts: list[pb.FileConflict], *, more: bool, now_ms: int)
 
 def _named(paths: list[str] | None, root: Path | None) -> tuple[list[str], list[str]]:
     return checkout_at(root).sorted_out(paths, base=Path.cwd()) if paths else ([], [])
+
+
+def _paths(count: int) -> str:
+    return f"{count} path{'' if count == 1 else 's'}"

@@ -16,6 +16,7 @@ from fencepost.cli.directory import all_agents, all_projects
 from fencepost.cli.options import AsJson, Key, key_or_new
 from fencepost.cli.plain import enum_word, one_line, plain
 from fencepost.cli.project import locate
+from fencepost.cli.scope import project_at
 from fencepost.cli.screen import Column
 from fencepost.errors import Refused
 from fencepost.home import is_uuid
@@ -167,19 +168,16 @@ def update(
 
 
 async def _project_named(services: acting.Services, named: str | None) -> pb.Project:
-    found = await all_projects(services.sessions)
-    if named is not None and is_uuid(named.lower()):
-        project = next((one for one in found if one.project_id == named.lower()), None)
-    else:
-        path = locate(Path.cwd() if named is None else Path(named)).path
-        project = next((one for one in found if one.location == path), None)
-    if project is None:
-        raise Refused(
-            "not_found",
-            f"there is no project {one_line(named) if named else 'here'}; nothing was read",
-            hint="`fencepost project list` shows them; `fencepost project create` makes one.",
-        )
-    return project
+    if named is None or not is_uuid(named.lower()):
+        return await project_at(services, None if named is None else Path(named))
+    for project in await all_projects(services.sessions):
+        if project.project_id == named.lower():
+            return project
+    raise Refused(
+        "not_found",
+        f"there is no project {named.lower()}; nothing was done",
+        hint="`fencepost project list` shows them.",
+    )
 
 
 async def _own(services: acting.Services, named: str | None) -> pb.Project:

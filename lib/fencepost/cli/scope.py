@@ -9,9 +9,11 @@ import typer
 
 from fencepost.cli import acting
 from fencepost.cli.directory import all_projects
+from fencepost.cli.plain import one_line
 from fencepost.cli.project import locate
 from fencepost.errors import Refused
 from fencepost.paths import Checkout
+from fencepost.sessions.v1 import sessions_pb2 as pb
 
 ProjectOption = Annotated[
     Path | None,
@@ -37,14 +39,24 @@ async def project_id_of(services: acting.Services, who: acting.Acting, folder: P
         if folder is not None:
             raise Refused("invalid_arguments", "an agent acts in its own project; nothing was done")
         return ""
+    return (await project_at(services, folder)).project_id
+
+
+async def project_at(services: acting.Services, folder: Path | None) -> pb.Project:
+    """Return the project of a folder, by default of the current one.
+
+    Raises:
+        Refused: there is no project at this place; nothing was read.
+    """
     location = locate(Path.cwd() if folder is None else folder)
     for project in await all_projects(services.sessions):
         if project.location == location.path:
-            return project.project_id
+            return project
     raise Refused(
         "not_found",
-        f"there is no project at {location.path}; nothing was done",
-        hint="Name a folder of one with --project; `fencepost project list` shows them.",
+        f"there is no project at {one_line(location.path)}; nothing was done",
+        hint="`fencepost project create`, or the first `fencepost agent create NAME`, makes one of the current folder;"
+        " `fencepost project list` shows which there are.",
     )
 
 

@@ -13,6 +13,9 @@ from fencepost.mailbox.v1 import tasks_pb2 as pb
 
 THE_OPERATOR: Final = "the operator"
 
+# An attempt is told while it counts: after a review or an override it is another that begins, or none.
+_EXECUTED: Final = frozenset({pb.TASK_STATE_RUNNING, pb.TASK_STATE_CANCEL_REQUESTED, pb.TASK_STATE_SUBMITTED})
+
 
 def state_word(task: pb.Task | pb.TaskChange) -> str:
     """Return how a task stands: its state, and that nobody knows where that is so."""
@@ -39,7 +42,7 @@ def change_lines(change: pb.TaskChange) -> list[str]:
     """Return what a write did."""
     again = ", by an earlier call with this id" if change.duplicate else ""
     lines = [f"{change.task_id}: {state_word(change)} (revision {change.revision}, version {change.version}){again}."]
-    if change.attempt_id:
+    if change.attempt_id and change.state in _EXECUTED:
         lines.append(f"  Attempt {change.attempt_id}")
     if change.state == pb.TASK_STATE_CANCEL_REQUESTED:
         lines.append("  Its assignee was asked to stop; it is cancelled once that is confirmed.")

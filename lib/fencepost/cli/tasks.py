@@ -582,6 +582,12 @@ def override(
     who = acting.as_operator()
     if retry_it + (reassign_to is not None) + cancel_it != 1:
         raise Refused("invalid_arguments", "say one of --retry, --reassign TARGET and --cancel; nothing was sent")
+    if stopped is not None and text is None and not stdin and file is None:
+        raise Refused(
+            "invalid_arguments",
+            "an override wants a text that stays in the history; nothing was sent",
+            hint="Say how you know that it has stopped, or with --previous-unknown what may happen if it has not.",
+        )
     asserted = ASSERTED_STOPPED if stopped else ASSERTED_UNKNOWN
     ask = pb.OverrideTaskRequest(
         task_id=task_id,

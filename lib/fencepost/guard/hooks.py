@@ -40,11 +40,11 @@ class Done:
     what: str
 
 
-def git(arguments: Sequence[str], *, at: Path, plain: bool = True) -> bytes:
+def git(arguments: Sequence[str], *, at: Path, plain: bool = True, hint: str = "") -> bytes:
     """Return what git answers; `plain` leaves out what an enclosing git command has set.
 
     Raises:
-        Refused: git_failed, with git's first words.
+        Refused: git_failed, with git's first words, and `hint` where it said no.
     """
     kept = {name: value for name, value in os.environ.items() if not plain or not name.startswith("GIT_")}
     try:
@@ -62,7 +62,7 @@ def git(arguments: Sequence[str], *, at: Path, plain: bool = True) -> bytes:
         raise Refused("git_failed", f"git did not answer within {GUARD_GIT_MS_MAX} ms; nothing was done") from None
     if done.returncode:
         said = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise Refused("git_failed", f"git says: {said[0] if said else done.returncode}; nothing was done")
+        raise Refused("git_failed", f"git says: {said[0] if said else done.returncode}; nothing was done", hint=hint)
     return done.stdout
 
 
@@ -72,7 +72,8 @@ def place_of(folder: Path) -> Place:
     Raises:
         Refused: git_failed, where it is in no repository or git does not answer.
     """
-    root = Path(os.fsdecode(git(["rev-parse", "--show-toplevel"], at=folder).removesuffix(b"\n")))
+    where = "Call it in a checkout of a repository, or name one with --repo DIR."
+    root = Path(os.fsdecode(git(["rev-parse", "--show-toplevel"], at=folder, hint=where).removesuffix(b"\n")))
     hooks = os.fsdecode(git(["rev-parse", "--git-path", "hooks"], at=root).removesuffix(b"\n"))
     return Place(root=root, folder=root / hooks, shared=_is_shared(root))
 

@@ -14,6 +14,7 @@ from fencepost.home import is_uuid
 
 TARGET_CHARS_MAX: Final = 64
 MOMENT_CHARS_MAX: Final = 40
+CHECKOUT_BYTES_MAX: Final = 4096
 
 
 class Problem(Exception):
@@ -152,6 +153,19 @@ class Agent(Target):
         """Return the JSON schema."""
         shape: dict[str, Any] = {"type": "string"}
         return shape | ({"description": self.description} if self.description else {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Assignee(Agent):
+    """One agent, or the absolute path of the checkout that it works in."""
+
+    description: str = "An agent, or the path of its checkout."
+
+    def check(self, name: str, value: object) -> Any:
+        """Return the target or path, unchanged. Raises Problem."""
+        if isinstance(value, str) and value.startswith("/"):
+            return Text(chars_max=CHECKOUT_BYTES_MAX, bytes_max=CHECKOUT_BYTES_MAX).check(name, value)
+        return Agent.check(self, name, value)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from fencepost.mcp import profiles, registry
+from fencepost.mcp.kinds import Assignee
 from fencepost.mcp.tool import Lost, Tool
 
 PAGE: Final = Path(__file__).parents[3] / "docs/reference/tools.md"
@@ -62,6 +63,8 @@ def _kind(kind: Any) -> str:
     if isinstance(kind, registry.Record):
         fields = [f"`{name}`{'' if name in kind.required else '?'}" for name in kind.values]
         return f"{{{', '.join(fields)}}}"
+    if isinstance(kind, Assignee):
+        return "agent, or the path of its checkout"
     if isinstance(kind, registry.Target):
         return "agent"
     if isinstance(kind, registry.Prose):

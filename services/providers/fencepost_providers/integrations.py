@@ -32,6 +32,7 @@ from fencepost_providers.domain.integration import (
 )
 from fencepost_providers.domain.refusals import (
     BranchMoved,
+    ChangeTooLarge,
     GitFailed,
     GitUnavailable,
     InvalidState,
@@ -334,7 +335,7 @@ class Integrations:
             await git.move_branch(
                 main, intent.branch, intent.new_id, intent.old_id, f"fencepost: undo {intent.task_id}"
             )
-        except (GitFailed, GitUnavailable, BranchMoved) as refusal:
+        except (GitFailed, GitUnavailable, BranchMoved, ChangeTooLarge) as refusal:
             _log.error("checkout_behind", reason=refusal.reason, checkout=main.folder, branch=intent.branch)
             return False
         await self._store.forget_integration(intent.request_id)

@@ -245,3 +245,4 @@ def test_outside_a_repository_nothing_is_installed(team: Any, tmp_path: Path) ->
     done = team.operator.at(tmp_path).fencepost("guard", "install", "--json")
     assert done.error["code"] == "git_failed"
     assert json.loads(done.err)["error"]["outcome"] == "refused"
+    assert "--repo DIR" in done.error["hint"]

@@ -187,6 +187,19 @@ def test_each_command_makes_its_call_under_a_version_and_a_new_id(
 
 
 @pytest.mark.requirement("cli.tasks-go-their-whole-way")
+def test_an_attempt_that_is_over_is_not_told_with_a_change(desk: Shell) -> None:
+    desk.as_agent()
+    for state, told in (
+        (pb.TASK_STATE_SUBMITTED, True),
+        (pb.TASK_STATE_QUEUED, False),
+        (pb.TASK_STATE_ACCEPTED, False),
+    ):
+        change = pb.TaskChange(task_id=TASK, state=state, revision=3, version=8, attempt_id=ATTEMPT)
+        desk.tasks.answers["review"] = pb.ReviewTaskResponse(change=change)
+        assert ("Attempt" in desk("task", "review", TASK, "--accept").out) is told
+
+
+@pytest.mark.requirement("cli.tasks-go-their-whole-way")
 def test_accepted_work_is_integrated_by_the_service_that_merges(desk: Shell) -> None:
     desk.as_agent()
     desk.providers.answers["integrate_task"] = providers_pb2.IntegrateTaskResponse(
@@ -208,6 +221,8 @@ def test_an_override_asks_what_the_person_asserts_and_tells_what_was_fenced(desk
     assert [name for name, _ in desk.tasks.asked] == ["get"]
     for command in (("--retry", "--cancel"), (), ("--previous-stopped",)):
         assert desk("task", "override", TASK, "x", *command, "--json").error["code"] == "invalid_arguments"
+    wordless = desk("task", "override", TASK, "--retry", "--previous-unknown", "--json")
+    assert (wordless.error["code"], "what may happen" in wordless.error["hint"]) == ("invalid_arguments", True)
     done = desk("task", "override", TASK, "Seen it end.", "--reassign", "cyd", "--previous-stopped")
     assert f"  Fenced: attempt {ATTEMPT} of bob, generation 3, since " in done.out
     ask = asked(desk)
@@ -471,6 +486,19 @@ def test_a_project_is_made_of_a_folder(desk: Shell, tmp_path: Path) -> None:
     ask = desk.sessions.asked[-1][1]
     assert (ask.idempotency_key, ask.kind) == ("k", sessions.PROJECT_KIND_FOLDER)
     assert desk("project", "create", "/nowhere/at/all", "--json").error["code"] == "not_found"
+
+
+@pytest.mark.requirement("cli.what-is-missing-is-made-by-the-command-that-is-named")
+def test_where_there_is_no_project_or_memory_the_command_that_makes_one_is_named(desk: Shell) -> None:
+    desk.contexts.answers["get_memory"] = context_pb2.GetProjectMemoryResponse()
+    told = desk("memory", "show").out
+    desk.contexts.answers["update_memory"] = context_pb2.UpdateProjectMemoryResponse(version=1)
+    suggested = told.strip().partition("Begin with: fencepost ")[2].split()
+    assert desk(*suggested).code == 0
+    desk.sessions.answers["list_projects"] = sessions.ListProjectsResponse()
+    for command in (("task", "list"), ("context", "list"), ("memory", "show"), ("file", "list"), ("project", "show")):
+        error = desk(*command, "--json").error
+        assert (error["code"], "`fencepost project create`" in error["hint"]) == ("not_found", True), command
 
 
 @pytest.mark.requirement("cli.tasks-are-shown")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from fencepost.errors import Refused
 from fencepost.mailbox.v1 import evidence_pb2, files_pb2, tasks_pb2
+from fencepost.mcp import registry
 from fencepost.mcp.families import context, evidence, files, tasks
 from fencepost.mcp.kinds import Problem
 from fencepost.providers.v1 import providers_pb2
@@ -19,11 +22,13 @@ from fencepost_mailbox.domain.evidence import values as evidence_values
 from fencepost_mailbox.domain.files import values as file_values
 from fencepost_mailbox.domain.tasks import values
 from fencepost_mcp_edge import task_translate
-from fencepost_mcp_edge.domain.frames import Place, parse_request
+from fencepost_mcp_edge.domain.frames import Place, Settle, parse_request
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
 from fencepost_mcp_edge.usecases import outcomes
+from fencepost_mcp_edge.usecases.answer import answer_settle
 from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, paged
+from fencepost_mcp_edge.usecases.task_tools import _assignee
 from fencepost_mcp_edge.usecases.tools import READINGS, WRITES
 
 UUID = "01234567-89ab-cdef-0123-456789abcdef"
@@ -71,6 +76,27 @@ async def test_a_lost_write_of_a_task_is_settled_by_its_request_id_and_never_mad
         await WRITES["task_start"].settle(ask, "epoch-1")
     assert (unknown.value.code, unknown.value.uncertain) == ("delivery_uncertain", True)
     assert settle.asked == [tasks_pb2.SettleTaskRequestRequest(request_id=UUID, epoch="epoch-1")] * 3
+
+
+@pytest.mark.requirement("tools.lost-writes-are-settled")
+async def test_a_lost_write_is_settled_though_its_tool_is_not_offered_any_more() -> None:
+    async def menu() -> registry.Menu:
+        return registry.menu(frozenset())
+
+    async def confirm() -> None:
+        return None
+
+    settle = Said(tasks_pb2.SettleTaskRequestResponse(fate=tasks_pb2.REQUEST_FATE_WRITTEN, change=change()))
+    caller: Any = SimpleNamespace(
+        menu=menu, confirm=confirm, warp=False, key=lambda *_: "k", settling_tasks=SimpleNamespace(settle=settle)
+    )
+    line = json.dumps(
+        {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "task_start", "arguments": START}}
+    ).encode()
+    request = parse_request(line)
+    assert request is not None
+    told = json.loads(await answer_settle(caller, Settle(number=1, line=line, epoch="epoch-1"), request))
+    assert told["result"]["structuredContent"]["state"] == "running"
 
 
 @pytest.mark.requirement("tools.lost-writes-are-settled")
@@ -154,6 +180,37 @@ async def test_without_a_shim_files_are_named_in_the_folder_recorded_of_the_agen
     told = await READINGS["file_check"].ask(Asking(caller=caller, arguments={"file_path": "src/../b"}))
     assert told["free"] is True
     assert (list(check.asked[0].paths), check.asked[0].scope.checkout) == (["b"], str(tmp_path.resolve()))
+
+
+@pytest.mark.requirement("tools.a-checkout-stands-for-who-works-in-it")
+async def test_a_task_may_be_given_to_whoever_works_in_a_checkout(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+
+    def agent(name: str, workspace: Path | str, **fields: Any) -> sessions_pb2.Agent:
+        return sessions_pb2.Agent(agent_id=f"id-{name}", name=name, workspace=str(workspace), **fields)
+
+    agents = [
+        agent("ann", tmp_path / "a"),
+        agent("bob", "/x", launch=sessions_pb2.LaunchSettings(checkout_root=str(tmp_path / "b"))),
+        agent("gone", tmp_path / "b", state=sessions_pb2.AGENT_STATE_DELETING),
+        agent("cyd", "/elsewhere/c"),
+        agent("dan", "/elsewhere/c/"),
+        agent("/named", ""),
+    ]
+
+    async def given(to: str) -> Any:
+        list_agents = Said(sessions_pb2.ListAgentsResponse(agents=agents))
+        return (await _assignee(asking({"to": to}, sessions=SimpleNamespace(list_agents=list_agents)))).arguments["to"]
+
+    assert await given("dan") == "dan"
+    assert await given(f"{tmp_path}/a") == "id-ann"
+    assert await given(f"{tmp_path}/link/b/") == "id-bob"
+    assert await given("/named") == "/named"
+    for to, code in (("/elsewhere/c", "ambiguous_target"), ("/x", "not_found"), ("/", "not_found")):
+        with pytest.raises(ToolError) as refused:
+            await given(to)
+        assert (refused.value.code, refused.value.uncertain) == (code, False)
+    assert {row for row in WRITES if "_assigned" in repr(WRITES[row].ask)} == {"task_assign", "task_reassign"}
 
 
 @pytest.mark.requirement("edge.error-envelope")

@@ -8,7 +8,7 @@ import jsonschema
 import pytest
 
 from fencepost.mcp import registry
-from fencepost.mcp.kinds import Agent, Count, Flag, Kind, Moment, Problem, Prose, Record, Several, Uuid
+from fencepost.mcp.kinds import Agent, Assignee, Count, Flag, Kind, Moment, Problem, Prose, Record, Several, Uuid
 from fencepost.mcp.registry import EVERY, EVERY_OF, Checked, Malformed, examine, menu
 
 SECRET = "zq-secret-value"
@@ -145,6 +145,26 @@ def test_a_tool_has_the_same_schema_by_its_other_name() -> None:
     checked = examine({"name": "warp_agent_ready", "arguments": {}}, warp)
     assert isinstance(checked, Checked)
     assert checked.tool is EVERY_OF["agent_ready"]
+
+
+@pytest.mark.requirement("tools.the-turns-last-action-is-told")
+@pytest.mark.parametrize("families", [{"tasks"}, {"messaging", "tasks"}, EVERYTHING])
+def test_a_server_with_tasks_says_which_call_ends_the_turn(families: set[str]) -> None:
+    for warp, name in ((False, "agent_ready"), (True, "warp_agent_ready")):
+        told = menu(frozenset(families), warp=warp)
+        assert f"call {name} as your last action" in told.instructions
+        assert "End your turn: the last action" in told.tools[name].description
+    assert "agent_ready" not in menu(frozenset({"messaging"})).instructions
+
+
+@pytest.mark.requirement("tools.arguments-are-strict", "tools.a-checkout-stands-for-who-works-in-it")
+def test_an_assignee_is_an_agent_or_an_absolute_path() -> None:
+    kind = Assignee()
+    for fine in ("bob", "/w/" + "x" * 4000, "/w/all"):
+        assert kind.check("to", fine) == fine
+    for wrong in ("x" * 65, "/" + "x" * 4096, "all", "*", "", 7, None, "/\ud800"):
+        with pytest.raises(Problem):
+            kind.check("to", wrong)
 
 
 @pytest.mark.requirement("tools.other-names")

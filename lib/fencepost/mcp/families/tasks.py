@@ -5,7 +5,21 @@ from __future__ import annotations
 from typing import Final
 
 from fencepost.mcp import profiles
-from fencepost.mcp.kinds import Agent, Choice, Count, Flag, Kind, Moment, Problem, Prose, Record, Several, Text, Uuid
+from fencepost.mcp.kinds import (
+    Agent,
+    Assignee,
+    Choice,
+    Count,
+    Flag,
+    Kind,
+    Moment,
+    Problem,
+    Prose,
+    Record,
+    Several,
+    Text,
+    Uuid,
+)
 from fencepost.mcp.tool import Hints, Lost, Tool
 
 # The mailbox's own limits, told before anything is asked of it; a test holds both to be the same.
@@ -118,7 +132,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Queue work for an agent and supervise it. Returns at once: queued, or blocked until its dependencies are"
         " accepted. reviewer: you by default.",
         {
-            "to": Agent(),
+            "to": Assignee(),
             "description": WORK,
             "acceptance": Prose(bytes_max=TASK_WORK_BYTES_MAX, description="Criteria, and commands that verify them."),
             "context_refs": _REFS,
@@ -269,7 +283,7 @@ TOOLS: Final[tuple[Tool, ...]] = (
         "Give a task that nobody executes to another agent.",
         {
             "task_id": TASK,
-            "to": Agent(),
+            "to": Assignee(),
             "reviewer": Agent(),
             "reason": MAYBE,
             "start_deadline": Moment(),

@@ -40,6 +40,7 @@ _READER: Final[Mapping[Reader, str]] = MappingProxyType(
     }
 )
 
+_CARRIED: Final = "It is carried where Fencepost runs its recipient, and shown by no receive."
 _WOKEN: Final = "Nobody waits for an answer to it."
 _WOKEN_ONCE: Final = "It is over: what it told of is told again by another, a few times, while it waits to be seen to."
 
@@ -55,7 +56,9 @@ def summary(
     `left_out` how many of its facts are not shown.
     """
     words = [f"The {_name(record.kind)} is {_DELIVERY[record.delivery]}."]
-    if record.delivery in _UNREAD and record.answer in (Answer.NONE, Answer.OPEN) and reader in _READER:
+    if record.kind is Kind.WAKE and record.delivery in _UNREAD and reader is not Reader.OFF:
+        words.append(_CARRIED)
+    elif record.delivery in _UNREAD and record.answer in (Answer.NONE, Answer.OPEN) and reader in _READER:
         words.append(_READER[reader])
     if bound is not None:
         words.append(_TURN[bound])

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from fencepost.errors import FencepostError, Refused
 from fencepost.mailbox.v1 import mailbox_pb2 as mailbox
-from fencepost.mcp import registry, wire
+from fencepost.mcp import profiles, registry, wire
 from fencepost_kit import faults, logs
 from fencepost_mcp_edge.domain.frames import Ask, Request, Settle
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload, encoded
@@ -48,11 +48,14 @@ async def answer_ask(caller: Caller, ask: Ask, request: Request, *, page_bytes_m
             return await _write(caller, partial(write.ask, asking))
         return await READINGS[checked.tool.name].ask(asking)
 
-    return await _answered(caller, ask.number, request, perform)
+    return await _answered(caller, ask.number, request, caller.menu, perform)
 
 
 async def answer_settle(caller: Caller, settle: Settle, request: Request) -> bytes:
-    """Return what became of a mutation whose answer was lost. Never calls it. Raises CancelledError only."""
+    """Return what became of a mutation whose answer was lost. Never calls it. Raises CancelledError only.
+
+    It was called when its tool was offered: whether that is still so says nothing of what was written.
+    """
 
     async def perform(checked: registry.Checked, key: str) -> Payload:
         row = MUTATIONS.get(checked.tool.name)
@@ -61,7 +64,10 @@ async def answer_settle(caller: Caller, settle: Settle, request: Request) -> byt
             return await _settle_write(WRITES[checked.tool.name], asking, settle.epoch)
         return await _settle(caller, row, row.to_request(checked.arguments, key), settle.epoch)
 
-    return await _answered(caller, settle.number, request, perform)
+    async def menu() -> registry.Menu:
+        return registry.menu(frozenset(profiles.FAMILIES), warp=caller.warp)
+
+    return await _answered(caller, settle.number, request, menu, perform)
 
 
 async def _write(caller: Caller, call: Callable[[], Awaitable[Payload]]) -> Payload:
@@ -112,10 +118,14 @@ async def _settle(caller: Caller, row: Mutation, request: Any, epoch: str) -> Pa
 
 
 async def _answered(
-    caller: Caller, number: int, request: Request, perform: Callable[[registry.Checked, str], Awaitable[Payload]]
+    caller: Caller,
+    number: int,
+    request: Request,
+    menu: Callable[[], Awaitable[registry.Menu]],
+    perform: Callable[[registry.Checked, str], Awaitable[Payload]],
 ) -> bytes:
     try:
-        offered = await caller.menu()
+        offered = await menu()
     except FencepostError as error:
         # What was asked is not known to be a mutation, and nothing was sent for it.
         return outcomes.unsent(error).line(request.id_text)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+import asyncio
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 
 from fencepost.client import Tasks
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 from fencepost.mcp.families.agents import NOTIFICATION_WAIT_MS_MAX
+from fencepost.sessions.v1 import sessions_pb2 as sessions
 from fencepost_mcp_edge import task_translate as wire
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
 from fencepost_mcp_edge.usecases import outcomes
+from fencepost_mcp_edge.usecases.agent_tools import LISTED_AGENTS_MAX
 from fencepost_mcp_edge.usecases.outcomes import ToolError
 from fencepost_mcp_edge.usecases.rows import Asking, Reading, Wait, Write, paged, repeatable
 
@@ -25,6 +30,47 @@ async def _ask(name: str, kind: Any, rpc: Rpc, asking: Asking) -> Payload:
     request = wire.request_of(kind, asking.arguments, asking.request_id)
     answer = await rpc(asking.caller.tasks, request)
     return wire.change_result(name, answer.change, asking.request_id)
+
+
+async def _assignee(asking: Asking) -> Asking:
+    """Return the call with an agent as its assignee where a checkout is named: the one that works there.
+
+    Raises:
+        ToolError: nobody does, or several do.
+    """
+    to: str = asking.arguments["to"]
+    if not to.startswith("/"):
+        return asking
+    page = await asking.caller.sessions.list_agents(sessions.ListAgentsRequest(page_size=LISTED_AGENTS_MAX))
+    agents = [one for one in page.agents if one.state != sessions.AGENT_STATE_DELETING]
+    if any(agent.name == to for agent in agents):
+        return asking
+    places = {agent.agent_id: agent.launch.checkout_root or agent.workspace for agent in agents}
+    found = await asyncio.to_thread(_working_in, to, places)
+    if len(found) != 1:
+        who = f"{len(found)} agents work" if found else "No agent of this project works"
+        raise ToolError(
+            "ambiguous_target" if found else "not_found",
+            f"{who} in this checkout; nothing was written.",
+            hint="agent_list shows who works where; name the agent instead.",
+        )
+    return replace(asking, arguments={**asking.arguments, "to": found[0]})
+
+
+def _working_in(checkout: str, places: Mapping[str, str]) -> list[str]:
+    """Return whose place a folder is, however the two are spelt. Places of other machines count as they are written."""
+    wanted = {os.path.normpath(checkout), os.path.realpath(checkout)}
+    spelt = {who: {os.path.normpath(place), os.path.realpath(place)} for who, place in places.items() if place}
+    return [who for who, spellings in spelt.items() if not wanted.isdisjoint(spellings)]
+
+
+async def _assigned(name: str, kind: Any, rpc: Rpc, asking: Asking) -> Payload:
+    return await _ask(name, kind, rpc, await _assignee(asking))
+
+
+def _assigning(name: str, kind: Any, rpc: Rpc) -> Write:
+    """Return the row of a write that gives a task to somebody."""
+    return Write(name=name, ask=partial(_assigned, name, kind, rpc), settle=partial(_settle, name, _QUEUED))
 
 
 async def _settle(name: str, states: frozenset[int], asking: Asking, epoch: str) -> Payload:
@@ -108,7 +154,7 @@ async def _wait(asking: Asking) -> Payload:
 
 
 WRITES: Final = (
-    _write("task_assign", pb.AssignTaskRequest, Tasks.assign, _QUEUED),
+    _assigning("task_assign", pb.AssignTaskRequest, Tasks.assign),
     _write("task_start", pb.StartTaskRequest, Tasks.start, _RUNNING),
     _write("task_create_pool", pb.CreatePoolTaskRequest, Tasks.create_pool, _QUEUED),
     _write("task_claim", pb.ClaimTaskRequest, Tasks.claim, _RUNNING),
@@ -135,7 +181,7 @@ WRITES: Final = (
     ),
     _write("task_fail", pb.FailTaskRequest, Tasks.fail, frozenset({pb.TASK_STATE_FAILED})),
     _write("task_retry", pb.RetryTaskRequest, Tasks.retry, _QUEUED),
-    _write("task_reassign", pb.ReassignTaskRequest, Tasks.reassign, _QUEUED),
+    _assigning("task_reassign", pb.ReassignTaskRequest, Tasks.reassign),
     _write("task_set_dependencies", pb.SetTaskDependenciesRequest, Tasks.set_dependencies, _QUEUED),
     _write("task_archive", pb.ArchiveTaskRequest, Tasks.archive, frozenset(pb.TaskState.values())),
 )

@@ -156,19 +156,23 @@ def files_named(files: Iterable[str]) -> dict[str, str]:
     ordered = sorted(set(files))
     state = {"files": str(len(ordered))}
     for number, name in enumerate(ordered[:FILES_NAMED_MAX], start=1):
-        state[f"file_{number}"] = clipped(name, STATE_PAIR_BYTES_MAX)
+        state[f"file_{number}"] = clipped(as_text(name), STATE_PAIR_BYTES_MAX)
     return state
 
 
 def as_text(name: str) -> str:
-    """Return a path of git's as it can be told: what is no UTF-8 in it is replaced."""
-    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    """Return a path of git's as it can be told: in one line, and nothing that a terminal obeys.
+
+    Who makes a file gives it its name, and it stands in a sentence that an agent or a person reads.
+    """
+    text = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode("ascii") for one in text)
 
 
 def files_in_words(files: Iterable[str]) -> str:
     """Return the first of these files for a sentence."""
     ordered = sorted(set(files))
-    shown = ", ".join(ordered[:3])
+    shown = ", ".join(map(as_text, ordered[:3]))
     return f"{shown} and {len(ordered) - 3} more" if len(ordered) > 3 else shown
 
 

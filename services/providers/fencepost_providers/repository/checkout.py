@@ -19,7 +19,6 @@ from fencepost_providers.domain.integration import (
     Changes,
     Place,
     ancestors,
-    as_text,
     changes_of,
     conflicts_of,
     dirty_of,
@@ -198,7 +197,6 @@ def _unfinished(own: str) -> str:
 
 def _check_clean(files: list[str], what: str) -> None:
     if files:
-        files = [as_text(name) for name in files]
         raise CheckoutDirty(
             f"the main checkout {what}: {files_in_words(files)}; nothing was changed",
             hint=f"Commit them, or move them away. {_HINT_CHECKOUT}",

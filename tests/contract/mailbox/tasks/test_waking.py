@@ -22,10 +22,11 @@ from fencepost_mailbox.domain.tasks.waking import (
 from fencepost_mailbox.domain.texts import record_id_text
 from fencepost_mailbox.domain.values import RELEASES_MAX, Answer, Delivery, FactKind, Kind, Origin
 from fencepost_mailbox.usecases.claim import ClaimKind, Expiring, Taken
+from fencepost_mailbox.usecases.look import Explain
 from fencepost_mailbox.usecases.open_generation import OpenGeneration
 from fencepost_mailbox.usecases.tasks import waking
 from fencepost_mailbox.work import WorkWatch
-from fencepost_testing.mailboxes import a_turn, id16
+from fencepost_testing.mailboxes import a_caller, a_turn, id16
 from fencepost_testing.task_desk import TaskDesk
 
 WAKE, STOP = ClaimKind.WAKE, ClaimKind.STOP
@@ -188,6 +189,8 @@ async def test_a_wake_up_that_was_given_back_is_taken_again_with_the_words_of_no
     assert await desk.claim("bob") is None
     await desk.release(held.claim)
     assert await desk.claim("bob") is None, "no request: a wake-up is taken as such"
+    why = (await Explain(desk.ports)(a_caller("bob"), Kind.WAKE, held.record.record_id)).summary
+    assert ("shown by no receive" in why, "calls receive" in why) == (True, False)
     assert desk.due("bob") == DUE
     review = await desk.assign("ann", "dan", reviewer="bob")
     await desk.done_by("dan", review)

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.errors import NotWritten
-from fencepost_kit.refusal import Malformed, Refusal
+from fencepost_kit.refusal import Malformed, Overloaded, Refusal
+from fencepost_providers import verifications
 from fencepost_providers.domain.verification import (
     EVIDENCE_CHECKED_MAX,
     Claim,
@@ -29,7 +32,7 @@ from fencepost_providers.domain.verification import (
 from fencepost_providers.repository import reading
 from fencepost_providers.repository.reading import Place
 from fencepost_providers.verifications import Verifications
-from fencepost_testing.carrier_fakes import TASK, FakeTasks
+from fencepost_testing.carrier_fakes import TASK, FakeTasks, until
 from fencepost_testing.repositories import Repository, environ
 
 EVIDENCE = "evi_" + "1" * 32
@@ -163,15 +166,65 @@ def test_parts_never_lead_out(parts: list[str]) -> None:
 
 async def test_without_a_checkout_on_this_machine_nothing_can_be_told(tmp_path: Path) -> None:
     tasks = FakeTasks()
-    verifications = Verifications(tasks=tasks, environ=environ())
+    checks = Verifications(tasks=tasks, environ=environ())
     report = Reported(evidence_id=EVIDENCE, claim=RunClaim())
     for folder in ("", str(tmp_path / "missing")):
-        (checked,) = await verifications.verify(TASK, [report], folder=folder, asked_by="a")
+        (checked,) = await checks.verify(TASK, [report], folder=folder, asked_by="a")
         assert (checked.finding.verdict, checked.finding.checkout) == (Verdict.UNAVAILABLE, "")
     assert [asked_by for _, asked_by in tasks.findings] == ["a", "a"]
     tasks.trouble = [NotWritten("not_running", "away")]
-    (checked,) = await verifications.verify(TASK, [report], folder=str(tmp_path), asked_by="")
+    (checked,) = await checks.verify(TASK, [report], folder=str(tmp_path), asked_by="")
     assert (checked.recorded_at_ms, checked.finding.checkout) == (0, str(tmp_path))
+
+
+async def test_a_folder_whose_name_is_no_text_is_told_as_well_as_it_can_be(tmp_path: Path) -> None:
+    real = tmp_path / os.fsdecode(b"caf\xe9")
+    real.mkdir()
+    (tmp_path / "work").symlink_to(real)
+    tasks = FakeTasks()
+    report = Reported(evidence_id=EVIDENCE, claim=RunClaim())
+    checks = Verifications(tasks=tasks, environ=environ())
+    (checked,) = await checks.verify(TASK, [report], folder=str(tmp_path / "work"), asked_by="a")
+    assert checked.finding.checkout.encode().decode() == str(tmp_path / "caf\ufffd")
+
+
+@pytest.mark.requirement("evidence.checks-tell-what-is-there")
+async def test_of_two_checks_of_a_task_the_later_look_is_recorded_last_and_only_so_many_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(verifications, "VERIFICATIONS_WAITING_MAX", 1)
+    looks, go_on, found = 0, asyncio.Event(), Place.look
+
+    async def slow(self: Place, claim: Claim) -> reading.Found:
+        nonlocal looks
+        looks += 1
+        looked_at = await found(self, claim)
+        if looks == 1:
+            await go_on.wait()
+        return looked_at
+
+    monkeypatch.setattr(Place, "look", slow)
+    (tmp_path / "f").write_text("old")
+    tasks = FakeTasks()
+    checks = Verifications(tasks=tasks, environ=environ())
+    report = Reported(evidence_id=EVIDENCE, claim=FileClaim(path="f", sha256=sha256("new")))
+
+    def check(task_id: str = TASK) -> asyncio.Task[Any]:
+        return asyncio.create_task(checks.verify(task_id, [report], folder=str(tmp_path), asked_by="a"))
+
+    first = check()
+    await until(lambda: looks == 1)
+    (tmp_path / "f").write_text("new")
+    # Another task's is not held up; of this one, the second waits.
+    await check("task_" + "2" * 32)
+    others = [check(), check()]
+    await asyncio.sleep(0)
+    with pytest.raises(Overloaded):
+        await check()
+    go_on.set()
+    await asyncio.gather(first, *others)
+    mine = [finding.verdict for finding, _ in tasks.findings]
+    assert mine == [Verdict.VERIFIED, Verdict.MISMATCH, Verdict.VERIFIED, Verdict.VERIFIED]
 
 
 @pytest.mark.parametrize(
