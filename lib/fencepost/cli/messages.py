@@ -201,6 +201,8 @@ def _headline(record: pb.Record) -> str:
         parts.append(f"about {record.parent_id}")
     if record.attributes.subject:
         parts.append(f"subject: {one_line(record.attributes.subject)}")
+    if record.attributes.task_id:
+        parts.append(f"task: {record.attributes.task_id}")
     if record.origin == pb.ORIGIN_AUTOMATIC:
         parts.append("published automatically")
     if record.possibly_seen:
@@ -310,10 +312,10 @@ def show(record_id: RecordId, *, as_json: AsJson = False) -> None:
     states.append("acknowledged" if record.acknowledged else "not acknowledged")
     screen.put("  " + " | ".join(state for state in states if state))
     about = record.attributes
-    named = [f"thread: {about.thread_id}", f"answers {about.reply_to}", f"task: {about.task_id}"]
-    if record.HasField("attributes"):
-        given = (about.thread_id, about.reply_to, about.task_id)
-        screen.put("  " + " | ".join(text for text, value in zip(named, given, strict=True) if value))
+    named = [f"thread: {about.thread_id}"] if about.thread_id else []
+    named += [f"answers {about.reply_to}"] if about.reply_to else []
+    if named:
+        screen.put("  " + " | ".join(named))
     screen.put("")
     screen.put_body(record.body)
 

@@ -9,12 +9,19 @@ from typing import Any
 from fencepost.cli import acting, screen
 from fencepost.cli.options import AsJson, RecordId
 from fencepost.cli.plain import enum_word, one_line, plain
+from fencepost.errors import Refused
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 
 
 def why(record_id: RecordId, *, as_json: AsJson = False) -> None:
     """Show every fact known of a record: when, how long after the one before, and on what evidence."""
     who = acting.as_whoever()
+    if record_id.startswith("task_"):
+        raise Refused(
+            "not_found",
+            "a task is no record; nothing was read",
+            hint="`fencepost task history` tells what happened to it, `fencepost task show` how it stands.",
+        )
     told = acting.call(who, lambda services: services.mailbox.explain(record_id))
     if as_json:
         screen.put_json(explained(told))

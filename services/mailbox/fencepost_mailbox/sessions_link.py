@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import AsyncIterator, Callable
 from typing import Final
 
@@ -10,8 +9,8 @@ from fencepost.client import Sessions
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.sessions.v1 import sessions_pb2 as pb
 from fencepost_kit import logs
-from fencepost_kit.identity import UnusableCredential
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.renewing import UNAUTHENTICATED, Renewing
 from fencepost_mailbox.directory import Diverged, Unreachable, Update
 from fencepost_mailbox.domain.refusals import AmbiguousTarget, InvalidTarget
 from fencepost_mailbox.domain.values import Agent
@@ -20,7 +19,6 @@ from fencepost_mailbox.translate import agent_from_proto, credential_from_proto,
 
 FOLLOWER: Final = "mailbox"
 _NOT_FOUND: Final = "not_found"
-_UNAUTHENTICATED: Final = "unauthenticated"
 _INVALID_REVISION: Final = "invalid_revision"
 
 _log: Final = logs.get(__name__)
@@ -31,14 +29,11 @@ class SessionsLink:
 
     def __init__(self, connect: Callable[[], Sessions]) -> None:
         """Connect with the credential that this service has now; `connect` reads it anew each time."""
-        self._connect = connect
-        self._sessions = connect()
+        self._sessions = Renewing(connect)
 
     def _lost(self, error: FencepostError) -> Exception:
         """Return what a failure means to the mirror; a credential that was rotated is read again for the next call."""
-        if error.reason == _UNAUTHENTICATED:
-            with contextlib.suppress(UnusableCredential):
-                self._sessions = self._connect()
+        self._sessions.notice(error)
         if error.reason == _INVALID_REVISION:
             return Diverged(error.message)
         return Unreachable(error.message)
@@ -47,7 +42,7 @@ class SessionsLink:
         """See SessionsPort."""
         ask = pb.WatchDirectoryRequest(epoch=position.epoch, revision=position.revision, follower=FOLLOWER)
         try:
-            async for message in self._sessions.watch_directory(ask):
+            async for message in self._sessions.client.watch_directory(ask):
                 yield update_from_proto(message)
         except FencepostError as error:
             raise self._lost(error) from error
@@ -57,7 +52,7 @@ class SessionsLink:
         """See SessionsPort."""
         ask = pb.ConfirmRevisionRequest(follower=FOLLOWER, epoch=position.epoch, revision=position.revision)
         try:
-            await self._sessions.confirm_revision(ask)
+            await self._sessions.client.confirm_revision(ask)
         except FencepostError as error:
             raise self._lost(error) from error
 
@@ -65,13 +60,13 @@ class SessionsLink:
         """See SessionsPort."""
         ask = pb.LookupAgentRequest(project_id=uuid_text(project_id), target=target)
         try:
-            return agent_from_proto((await self._sessions.lookup_agent(ask)).agent)
+            return agent_from_proto((await self._sessions.client.lookup_agent(ask)).agent)
         except Refused as refused:
             if refused.reason == _NOT_FOUND:
                 return None
             if refused.reason == AmbiguousTarget.reason:
                 raise AmbiguousTarget(refused.message, hint=refused.hint) from None
-            if refused.may_resend or refused.reason == _UNAUTHENTICATED:
+            if refused.may_resend or refused.reason == UNAUTHENTICATED:
                 raise self._lost(refused) from refused
             raise InvalidTarget(refused.message, hint=refused.hint) from None
         except (NotWritten, Uncertain) as error:
@@ -80,7 +75,7 @@ class SessionsLink:
     async def finish_deletion(self, epoch: str, agent_id: bytes) -> None:
         """See SessionsPort. Sessions that does not know the agent has nothing to end."""
         try:
-            await self._sessions.finish_deletion(epoch, uuid_text(agent_id))
+            await self._sessions.client.finish_deletion(epoch, uuid_text(agent_id))
         except Refused as refused:
             if refused.reason != _NOT_FOUND:
                 _log.debug("deletion_not_ended", reason=refused.reason)
@@ -91,7 +86,7 @@ class SessionsLink:
     async def lookup_credential(self, token_sha256: bytes) -> Credential | None:
         """See SessionsPort."""
         try:
-            return credential_from_proto((await self._sessions.lookup_credential(token_sha256)).credential)
+            return credential_from_proto((await self._sessions.client.lookup_credential(token_sha256)).credential)
         except Refused as refused:
             if refused.reason == _NOT_FOUND:
                 return None

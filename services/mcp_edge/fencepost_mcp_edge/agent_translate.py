@@ -32,6 +32,7 @@ _STATUS: Final = {
     "failed": mailbox.REPLY_STATUS_FAILED,
     "blocked": mailbox.REPLY_STATUS_BLOCKED,
 }
+_OUTCOME: Final = {status: outcome for outcome, status in _STATUS.items()}
 # Statuses that have a word of their own here.
 _WORDS: Final = {Status.PROCESSING: "working", Status.WAITING: "idle"}
 # What a page gives notifications before its messages.
@@ -171,6 +172,14 @@ def _awaited(entry: tasks.SupervisionEntry) -> Payload:
     return payload | ({"reply_id": entry.reply_id} if entry.reply_id else {})
 
 
+def _message(record: mailbox.Record) -> Payload:
+    """Return a message in the words of this family: a reply also has the outcome that agent_reply was given."""
+    payload: Payload = {"message_id": record.record_id, **message(record)}
+    if record.reply_status in _OUTCOME:
+        payload["outcome"] = _OUTCOME[record.reply_status]
+    return payload
+
+
 def inbox_result(
     page: mailbox.ReceiveResponse,
     notifications: Sequence[Payload],
@@ -183,7 +192,7 @@ def inbox_result(
         "operation": "agent_inbox",
         "notifications": list(notifications),
         "more_notifications": more_notifications,
-        "messages": [{"message_id": record.record_id, **message(record)} for record in page.records],
+        "messages": [_message(record) for record in page.records],
         "open_requests": [open_request(item) for item in page.open_requests],
         "awaited": [_awaited(entry) for entry in supervised.entries if entry.request_id],
         "next_cursor": page.next_cursor or None,
@@ -212,7 +221,7 @@ def retired_result(response: tasks.AcknowledgeOutcomesResponse) -> Payload:
 
 
 def _in_thread(record: mailbox.Record) -> Payload:
-    return {"message_id": record.record_id, **message(record), "recipient": agent_of(record.recipient)}
+    return {**_message(record), "recipient": agent_of(record.recipient)}
 
 
 def thread_result(response: mailbox.GetThreadResponse) -> Payload:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final
 
 from fencepost.client import Mailbox
-from fencepost.errors import FencepostError, Refused
+from fencepost.errors import FencepostError
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
-from fencepost_kit.identity import UnusableCredential
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.renewing import Renewing
 from fencepost_providers.domain.carried import Answer, Bound, Carried, Outcome
 from fencepost_providers.links import Binding, ClaimAsk, Taken, Work
 from fencepost_providers.store.protocol import Dispatcher
@@ -19,9 +18,7 @@ from fencepost_providers.translate import binding_from_proto, binding_to_proto, 
 CLAIM_TERM_MS: Final = 60_000
 BINDINGS_PAGE: Final = 500
 OWNERS_MAX: Final = 500
-_UNAUTHENTICATED: Final = "unauthenticated"
 
-T = TypeVar("T")
 
 _FINISHED: Final = {
     Answer.ACCEPTED: pb.CLAIM_OUTCOME_ACCEPTED,
@@ -36,21 +33,8 @@ class MailboxLink:
 
     def __init__(self, connect: Callable[[], Mailbox], dispatcher: Callable[[], Dispatcher]) -> None:
         """Connect with the credential that this service has now; `connect` reads it anew each time."""
-        self._connect = connect
-        self._mailbox = connect()
+        self._mailbox = Renewing(connect)
         self._dispatcher = dispatcher
-
-    async def _ask(self, question: Callable[[Mailbox], Awaitable[T]]) -> T:
-        try:
-            return await question(self._mailbox)
-        except Refused as refused:
-            self._rotated(refused)
-            raise
-
-    def _rotated(self, error: FencepostError) -> None:
-        if error.reason == _UNAUTHENTICATED:
-            with contextlib.suppress(UnusableCredential):
-                self._mailbox = self._connect()
 
     @property
     def _dispatcher_id(self) -> str:
@@ -59,7 +43,7 @@ class MailboxLink:
     async def watch_work(self, dispatcher_id: str) -> AsyncIterator[Work]:
         """See MailboxPort."""
         try:
-            async for message in self._mailbox.watch_work(pb.WatchWorkRequest(dispatcher_id=dispatcher_id)):
+            async for message in self._mailbox.client.watch_work(pb.WatchWorkRequest(dispatcher_id=dispatcher_id)):
                 yield Work(
                     agent_id=message.agent_id,
                     requests=message.requests,
@@ -71,7 +55,7 @@ class MailboxLink:
                     held_until_ms=message.held_until_ms,
                 )
         except FencepostError as error:
-            self._rotated(error)
+            self._mailbox.notice(error)
             raise
 
     async def claim(self, ask: ClaimAsk) -> Taken | None:
@@ -86,7 +70,7 @@ class MailboxLink:
             term_ms=CLAIM_TERM_MS,
             idempotency_key=ask.key,
         )
-        answer = await self._ask(lambda mailbox: mailbox.claim(wanted))
+        answer = await self._mailbox.ask(lambda mailbox: mailbox.claim(wanted))
         if not answer.HasField("claim"):
             return None
         claim = answer.claim
@@ -101,7 +85,7 @@ class MailboxLink:
         """See MailboxPort."""
         if carried.answer is Answer.RELEASED:
             given_back = pb.ReleaseRequest(token=carried.token, generation=carried.generation, proof=carried.evidence)
-            await self._ask(lambda mailbox: mailbox.release(given_back))
+            await self._mailbox.ask(lambda mailbox: mailbox.release(given_back))
             return
         finished = pb.FinishRequest(
             token=carried.token,
@@ -110,7 +94,7 @@ class MailboxLink:
             evidence=carried.evidence,
             binding=None if carried.binding is None else binding_to_proto(carried.binding),
         )
-        await self._ask(lambda mailbox: mailbox.finish(finished))
+        await self._mailbox.ask(lambda mailbox: mailbox.finish(finished))
 
     async def tell_outcome(self, outcome: Outcome) -> None:
         """See MailboxPort."""
@@ -123,7 +107,7 @@ class MailboxLink:
             final_bytes=outcome.final_bytes,
             evidence=outcome.evidence,
         )
-        await self._ask(lambda mailbox: mailbox.record_outcome(told))
+        await self._mailbox.ask(lambda mailbox: mailbox.record_outcome(told))
 
     async def bindings(self) -> Sequence[Binding]:
         """See MailboxPort."""
@@ -131,7 +115,7 @@ class MailboxLink:
         token = ""
         while True:
             ask = pb.ListBindingsRequest(dispatcher_id=self._dispatcher_id, page_size=BINDINGS_PAGE, page_token=token)
-            page = await self._ask(lambda mailbox, ask=ask: mailbox.list_bindings(ask))  # type: ignore[misc]
+            page = await self._mailbox.ask(lambda mailbox, ask=ask: mailbox.list_bindings(ask))  # type: ignore[misc]
             for one in page.bindings:
                 bound = Bound(
                     token=one.token,
@@ -152,9 +136,9 @@ class MailboxLink:
             incarnation=self._dispatcher().incarnation,
             owners=[pb.Owner(agent_id=agent_id, generation=generation) for agent_id, generation in owners[:OWNERS_MAX]],
         )
-        await self._ask(lambda mailbox: mailbox.report_owners(ask))
+        await self._mailbox.ask(lambda mailbox: mailbox.report_owners(ask))
 
     async def open_generation(self, agent_id: str, generation: int) -> None:
         """See MailboxPort."""
         ask = pb.OpenGenerationRequest(agent_id=agent_id, generation=generation)
-        await self._ask(lambda mailbox: mailbox.open_generation(ask))
+        await self._mailbox.ask(lambda mailbox: mailbox.open_generation(ask))

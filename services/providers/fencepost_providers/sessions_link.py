@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import AsyncIterator, Callable
+from typing import Final
 
 from fencepost.client import Sessions
 from fencepost.errors import FencepostError, Refused
 from fencepost.sessions.v1 import sessions_pb2 as pb
-from fencepost_kit.identity import UnusableCredential
+from fencepost_kit.renewing import Renewing
 from fencepost_providers.domain.agents import Agent, Holder
 from fencepost_providers.domain.carried import clipped
 from fencepost_providers.links import LEASE_TERM_MS, DirectoryStep, LeaseKind, Status
@@ -19,10 +18,7 @@ FOLLOWER: Final = "providers"
 HOLDER: Final = "providers of this home"
 STATUS_DETAIL_BYTES_MAX: Final = 1024
 TURN_BYTES_MAX: Final = 128
-_UNAUTHENTICATED: Final = "unauthenticated"
 _NOT_FOUND: Final = "not_found"
-
-T = TypeVar("T")
 
 
 class SessionsLink:
@@ -30,21 +26,7 @@ class SessionsLink:
 
     def __init__(self, connect: Callable[[], Sessions]) -> None:
         """Connect with the credential that this service has now; `connect` reads it anew each time."""
-        self._connect = connect
-        self._sessions = connect()
-
-    async def _ask(self, question: Callable[[Sessions], Awaitable[T]]) -> T:
-        try:
-            return await question(self._sessions)
-        except Refused as refused:
-            self._rotated(refused)
-            raise
-
-    def _rotated(self, error: FencepostError) -> None:
-        """Read a credential that was rotated again, for the next call."""
-        if error.reason == _UNAUTHENTICATED:
-            with contextlib.suppress(UnusableCredential):
-                self._sessions = self._connect()
+        self._sessions = Renewing(connect)
 
     async def watch(self, epoch: str, revision: int) -> AsyncIterator[DirectoryStep]:
         """See SessionsPort. A whole directory is put together here."""
@@ -53,7 +35,7 @@ class SessionsLink:
         holders: list[Holder] = []
         whole = False
         try:
-            async for message in self._sessions.watch_directory(ask):
+            async for message in self._sessions.client.watch_directory(ask):
                 if message.snapshot_begin:
                     whole, agents, holders = True, [], []
                 agents += map(agent_from_proto, message.agents)
@@ -71,7 +53,7 @@ class SessionsLink:
                 )
                 whole, agents, holders = False, [], []
         except FencepostError as error:
-            self._rotated(error)
+            self._sessions.notice(error)
             raise
 
     async def acquire(self, agent_id: str, *, key: str, generation: int) -> str:
@@ -84,25 +66,25 @@ class SessionsLink:
             term_ms=LEASE_TERM_MS,
             expected_generation=generation,
         )
-        return (await self._ask(lambda sessions: sessions.acquire_lease(ask))).lease.acquisition_id
+        return (await self._sessions.ask(lambda sessions: sessions.acquire_lease(ask))).lease.acquisition_id
 
     async def renew(self, acquisition_id: str, kind: LeaseKind | None = None) -> None:
         """See SessionsPort."""
         ask = pb.RenewLeaseRequest(
             acquisition_id=acquisition_id, kind=pb.LeaseKind.ValueType(0 if kind is None else kind)
         )
-        await self._ask(lambda sessions: sessions.renew_lease(ask))
+        await self._sessions.ask(lambda sessions: sessions.renew_lease(ask))
 
     async def release(self, acquisition_id: str) -> None:
         """See SessionsPort."""
-        await self._ask(lambda sessions: sessions.release_lease(acquisition_id))
+        await self._sessions.ask(lambda sessions: sessions.release_lease(acquisition_id))
 
     async def begin_generation(self, agent_id: str, *, key: str, expected: int, acquisition_id: str) -> int:
         """See SessionsPort."""
         ask = pb.BeginGenerationRequest(
             idempotency_key=key, agent_id=agent_id, expected_generation=expected, acquisition_id=acquisition_id
         )
-        return (await self._ask(lambda sessions: sessions.begin_generation(ask))).generation
+        return (await self._sessions.ask(lambda sessions: sessions.begin_generation(ask))).generation
 
     async def report(self, agent_id: str, acquisition_id: str, status: Status) -> None:
         """See SessionsPort."""
@@ -116,7 +98,7 @@ class SessionsLink:
             sequence=status.sequence,
         )
         ask = pb.ReportStatusRequest(agent_id=agent_id, acquisition_id=acquisition_id, status=told)
-        await self._ask(lambda sessions: sessions.report_status(ask))
+        await self._sessions.ask(lambda sessions: sessions.report_status(ask))
 
     async def set_conversation(
         self, agent_id: str, acquisition_id: str, *, generation: int, conversation_id: str, replace: bool
@@ -129,12 +111,12 @@ class SessionsLink:
             conversation_id=conversation_id,
             replace=replace,
         )
-        return agent_from_proto((await self._ask(lambda sessions: sessions.set_conversation(ask))).agent)
+        return agent_from_proto((await self._sessions.ask(lambda sessions: sessions.set_conversation(ask))).agent)
 
     async def lookup_credential(self, token_sha256: bytes) -> Holder | None:
         """See SessionsPort."""
         try:
-            found = await self._ask(lambda sessions: sessions.lookup_credential(token_sha256))
+            found = await self._sessions.ask(lambda sessions: sessions.lookup_credential(token_sha256))
         except Refused as refused:
             if refused.reason == _NOT_FOUND:
                 return None

@@ -389,6 +389,11 @@ def test_a_subject_and_a_thread_are_shown_and_no_line_of_them_can_pass_for_one_o
     shown = shell("message", "show", INF).out
     assert "subject: Plan⏎More: x" in shown
     assert f"  thread: thr_1 | answers {INF}\n" in shown
+    record.attributes.task_id = "task_1"
+    shell.mailbox.answers["get_record"] = pb.GetRecordResponse(record=record)
+    assert shell("message", "show", INF).out.count("task: task_1") == 1
+    of_a_task = shell("why", "task_1", "--json").error
+    assert (of_a_task["code"], "`fencepost task history`" in of_a_task["hint"]) == ("not_found", True)
     shell.mailbox.answers["get_thread"] = pb.GetThreadResponse(
         thread_id="thr_1", subject="Plan\nMore: x", records=[record], next_page_token="T"
     )

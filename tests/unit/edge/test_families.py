@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fencepost.errors import Refused
-from fencepost.mailbox.v1 import evidence_pb2, files_pb2, tasks_pb2
+from fencepost.mailbox.v1 import evidence_pb2, files_pb2, mailbox_pb2, tasks_pb2
 from fencepost.mcp import registry
 from fencepost.mcp.families import context, evidence, files, tasks
 from fencepost.mcp.kinds import Problem
@@ -21,7 +21,7 @@ from fencepost_mailbox.domain.context import values as context_values
 from fencepost_mailbox.domain.evidence import values as evidence_values
 from fencepost_mailbox.domain.files import values as file_values
 from fencepost_mailbox.domain.tasks import values
-from fencepost_mcp_edge import task_translate
+from fencepost_mcp_edge import agent_translate, task_translate
 from fencepost_mcp_edge.domain.frames import Place, Settle, parse_request
 from fencepost_mcp_edge.translate import InvalidReceipt, Payload
 from fencepost_mcp_edge.usecases import outcomes
@@ -231,6 +231,29 @@ def test_an_error_speaks_of_arguments_by_the_names_that_the_tool_has_for_them(to
     told_of = {"agent_send": "thread", "thread_get": "id"}.get(tool, "thread_id")
     problem = outcomes.fitting(problem, tool)
     assert (problem.message, problem.state) == (told, {"field": told_of})
+
+
+@pytest.mark.requirement("edge.error-envelope")
+def test_who_has_not_the_role_for_a_tool_hears_of_the_tool_and_of_no_method_of_a_service() -> None:
+    refused = Refused("permission_denied", "RecordIntegration is not open to the role agent", state={"role": "agent"})
+    problem = outcomes.fitting(outcomes.told(refused, mutation=True), "task_integrate")
+    assert problem.message == "task_integrate is not open to the role agent; nothing was written."
+    assert "agent_list" in problem.hint
+    assert "warp_agent_list" in outcomes.renamed(problem).hint
+
+
+@pytest.mark.requirement("tools.agents-talk")
+@pytest.mark.parametrize("outcome", ["succeeded", "failed", "blocked"])
+def test_a_reply_is_shown_with_the_outcome_that_it_was_given(outcome: str) -> None:
+    status = agent_translate.reply_request({"request_id": "ask_1", "outcome": outcome, "body": "x"}, "k").status
+    reply = mailbox_pb2.Record(record_id="rep_1", kind=mailbox_pb2.RECORD_KIND_REPLY, reply_status=status)
+    told = mailbox_pb2.Record(record_id="inf_1", kind=mailbox_pb2.RECORD_KIND_INFORMATION)
+    page = mailbox_pb2.ReceiveResponse(records=[reply, told])
+    none = tasks_pb2.ListSupervisionResponse()
+    shown = agent_translate.inbox_result(page, [], none, more_notifications=False)["messages"]
+    assert [one.get("outcome") for one in shown] == [outcome, None]
+    thread = mailbox_pb2.GetThreadResponse(records=[reply])
+    assert [one["outcome"] for one in agent_translate.thread_result(thread)["messages"]] == [outcome]
 
 
 @pytest.mark.requirement("tools.files-are-named-where-they-are")

@@ -165,6 +165,18 @@ def test_every_limit_of_the_reference_is_the_one_in_the_code() -> None:
     assert [(name, value) for name, value in stated if int(value) not in known.get(name, set())] == []
 
 
+def test_a_table_of_a_page_begins_with_its_head_and_is_one_piece() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")]
+    torn = []
+    for page in pages:
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+        for table in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE):
+            head = table.splitlines()[:2]
+            if len(head) < 2 or not re.fullmatch(r"\|(?: *:?-+:? *\|)+", head[1]):
+                torn.append((page.name, head[0][:40]))
+    assert torn == []
+
+
 def test_the_glossary_gives_every_word_one_meaning_in_alphabetical_order() -> None:
     page = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
     words = re.findall(r"^\*\*([^*]+)\*\*", page, re.MULTILINE)

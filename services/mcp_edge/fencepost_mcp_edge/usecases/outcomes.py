@@ -90,6 +90,10 @@ def fitting(problem: ToolError, tool: str) -> ToolError:
     The seven tools tell no state: their receipts and pages do.
     """
     _name_arguments(problem, tool)
+    if problem.code == "permission_denied" and problem.state and "role" in problem.state:
+        # The service names its own method, which is no word of the caller's.
+        problem.message = f"{tool} is not open to the role {problem.state['role']}; nothing was written."
+        problem.hint = problem.hint or "agent_list shows who has another role: ask that agent."
     if problem.uncertain and tool in answers.TELLS:
         problem.hint = _SEE
     if tool in answers.MESSAGING:

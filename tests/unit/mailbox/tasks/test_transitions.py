@@ -304,3 +304,19 @@ def test_an_advance_is_pure() -> None:
     task = a_task(Phase.RUNNING)
     assert moved(task, Action.SUBMIT) == moved(replace(task), Action.SUBMIT)
     assert task == a_task(Phase.RUNNING)
+
+
+@pytest.mark.parametrize(
+    ("phase", "action", "part", "tool"),
+    [
+        (Phase.RUNNING, Action.ACCEPT, Part.REVIEWER, "task_submit"),
+        (Phase.QUEUED, Action.SUBMIT, Part.ASSIGNEE, "task_start"),
+        (Phase.SUBMITTED, Action.INTEGRATE, Part.COORDINATOR, "task_review"),
+    ],
+)
+def test_a_step_that_comes_too_early_is_told_which_comes_before_it(
+    phase: Phase, action: Action, part: Part, tool: str
+) -> None:
+    with pytest.raises(InvalidState, match="nothing was written") as refused:
+        decide(phase, action, frozenset({part}))
+    assert tool in refused.value.hint

@@ -347,6 +347,16 @@ _HINTS: Final[Mapping[tuple[Phase, Action], str]] = MappingProxyType(
         (Phase.LOST, Action.REASSIGN): "Whether it still runs is not known: only the operator may override that.",
         (Phase.ACCEPTED, Action.REASSIGN): "Accepted work stays as it is: assign a new task.",
         (Phase.ACCEPTED, Action.CANCEL): "Accepted work stays as it is: assign a new task.",
+        **dict.fromkeys(
+            ((phase, action) for phase in (Phase.QUEUED, Phase.RUNNING) for action in (Action.ACCEPT, Action.REJECT)),
+            "It is reviewed once its assignee has submitted it by task_submit.",
+        ),
+        **dict.fromkeys(
+            ((Phase.QUEUED, action) for action in (Action.PROGRESS, Action.SUBMIT, Action.FAIL)),
+            "Its assignee begins it by task_start first.",
+        ),
+        (Phase.POOLED, Action.START): "Nobody has it yet: task_claim takes it and starts it.",
+        (Phase.SUBMITTED, Action.INTEGRATE): "It is integrated once its reviewer has accepted it by task_review.",
         (Phase.BLOCKED, Action.START): "It waits for its prerequisites.",
         (Phase.BLOCKED, Action.CLAIM): "It waits for its prerequisites.",
     }
