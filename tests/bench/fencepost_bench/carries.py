@@ -167,7 +167,8 @@ def _rows(plans: Sequence[Plan], rounds: Rounds) -> list[Row]:
     for plan, (step, allowance, begins, part, name) in zip(plans, each, strict=True):
 
         def yardsticks(over: Rounds, begins: bool = begins, part: float = part, name: str = name) -> list[float]:
-            sync, echo = (median_of(over, lambda one, kind=kind: one[kind][name]) for kind in ("sync", "echo"))
+            sync = median_of(over, lambda one: one["sync"][name])
+            echo = median_of(over, lambda one: one["echo"][name])
             return [_bare(over, part) if begins else 0.0, sync, echo]
 
         def allowed(over: Rounds, allowance: Allowance = allowance) -> float:

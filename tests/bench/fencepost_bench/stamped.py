@@ -20,7 +20,7 @@ def words() -> tuple[str, ...]:
 
 def main() -> None:
     # First of all, as the service itself does: nothing may have brought gRPC in before.
-    assert forking
+    assert forking.__name__
     from fencepost_providers.adapters.scripted import scripted_adapter
 
     scripted_adapter._python = words

@@ -138,8 +138,8 @@ class RecordedMailbox(Mailbox):
         recorded = timed(self._client, MAILBOX, self._log, self._lost, rpc, request)
         return await super()._once(recorded, request, ready_ms=ready_ms, call_ms=call_ms)
 
-    async def _ask_settlement(self, ask: pb.SettleKeyRequest, lost: Uncertain) -> pb.SettleKeyResponse:
-        answer = await super()._ask_settlement(ask, lost)
+    async def _ask_settlement(self, rpc: Any, ask: Any, lost: Uncertain, hint: str) -> Any:
+        answer = await super()._ask_settlement(rpc, ask, lost, hint)
         self.note(ask, answer)
         return answer
 
