@@ -10,11 +10,9 @@ BENCH ?=
 EXPLORE ?=
 BIN := $(VENV)/bin
 # Files and folders of tests that take longest by themselves; `make test` leaves them to `make long`.
-LONG := tests/blackbox/guard \
-	tests/blackbox/cli/test_deleting.py \
-	tests/blackbox/cli/test_shared.py \
-	tests/blackbox/cli/test_tasks.py \
-	tests/blackbox/cli/test_unusable_home.py \
+LONG := tests/blackbox/care \
+	tests/blackbox/guard \
+	tests/blackbox/cli \
 	tests/blackbox/examples \
 	tests/blackbox/providers/test_integration_kills.py \
 	tests/blackbox/providers/test_kills.py \

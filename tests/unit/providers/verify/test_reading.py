@@ -193,13 +193,12 @@ async def test_of_two_checks_of_a_task_the_later_look_is_recorded_last_and_only_
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verifications, "VERIFICATIONS_WAITING_MAX", 1)
-    looks, go_on, found = 0, asyncio.Event(), Place.look
+    looked, go_on, found = asyncio.Event(), asyncio.Event(), Place.look
 
     async def slow(self: Place, claim: Claim) -> reading.Found:
-        nonlocal looks
-        looks += 1
         looked_at = await found(self, claim)
-        if looks == 1:
+        if not looked.is_set():
+            looked.set()
             await go_on.wait()
         return looked_at
 
@@ -213,7 +212,7 @@ async def test_of_two_checks_of_a_task_the_later_look_is_recorded_last_and_only_
         return asyncio.create_task(checks.verify(task_id, [report], folder=str(tmp_path), asked_by="a"))
 
     first = check()
-    await until(lambda: looks == 1)
+    await asyncio.wait_for(looked.wait(), 10)
     (tmp_path / "f").write_text("new")
     # Another task's is not held up; of this one, the second waits.
     await check("task_" + "2" * 32)
