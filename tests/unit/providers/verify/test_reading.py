@@ -32,7 +32,7 @@ from fencepost_providers.domain.verification import (
 from fencepost_providers.repository import reading
 from fencepost_providers.repository.reading import Place
 from fencepost_providers.verifications import Verifications
-from fencepost_testing.carrier_fakes import TASK, FakeTasks, until
+from fencepost_testing.carrier_fakes import TASK, FakeTasks
 from fencepost_testing.repositories import Repository, environ
 
 EVIDENCE = "evi_" + "1" * 32
