@@ -14,17 +14,24 @@ LONG := tests/blackbox/care \
 	tests/blackbox/guard \
 	tests/blackbox/cli \
 	tests/blackbox/examples \
-	tests/blackbox/providers/test_integration_kills.py \
-	tests/blackbox/providers/test_kills.py \
+	tests/blackbox/providers \
 	tests/blackbox/tunnel \
+	tests/blackbox/up \
 	tests/contract/mailbox/test_machine.py \
 	tests/contract/mailbox/shared/test_file_machine.py \
 	tests/contract/mailbox/shared/test_file_race.py \
 	tests/contract/mailbox/tasks/test_task_machine.py \
 	tests/contract/mailbox/tasks/test_task_race.py \
+	tests/e2e/mcp/test_families.py \
+	tests/e2e/mcp/test_named_agents.py \
+	tests/e2e/mcp/test_restarts.py \
+	tests/e2e/mcp/test_upgrades.py \
 	tests/unit/providers/integrate \
 	tests/unit/providers/processes \
 	tests/unit/tunnel/test_keeper.py
+
+# What the files of the repository must be, which `make check` looks at.
+REPO := tests/unit/repo
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -54,8 +61,8 @@ up: $(VENV)/.runtime-ready ## Start the services in the foreground for your own 
 	@$(BIN)/fencepost up
 
 .PHONY: test
-test: $(VENV)/.dev-ready ## Run the tests, all set-up included; `make long` has the longest.
-	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(LONG))
+test: $(VENV)/.dev-ready ## Run the tests, all set-up included; `make long` has the longest, `make check` those of the repository.
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(addprefix --ignore=,$(LONG) $(REPO))
 
 .PHONY: long
 long: $(VENV)/.dev-ready ## Run the tests that take longest: guards in real repositories, races, long machines, kills.
@@ -107,7 +114,7 @@ format: $(VENV)/.dev-ready ## Format Python and protos in place.
 
 .PHONY: docs
 docs: $(VENV)/.dev-ready ## Check the documentation: links, glossary, ledger, dependencies.
-	@$(BIN)/python -m pytest -q tests/unit/repo
+	@$(BIN)/python -m pytest -q $(REPO)
 
 .PHONY: clean
 clean: ## Remove what was built here; your home is never touched.
