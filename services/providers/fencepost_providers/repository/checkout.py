@@ -204,11 +204,6 @@ def _check_clean(files: list[str], what: str) -> None:
         )
 
 
-async def _type_of(git: Git, commit: str) -> str:
-    said = await git.run("cat-file", "-t", commit)
-    return said.text if said.code == 0 else ""
-
-
 def _unknown(text: str, hint: str = "") -> UnknownCommit:
     return UnknownCommit(f"{text}; nothing was changed", hint=hint)
 
@@ -223,10 +218,10 @@ async def bring_commit(main: Checkout, commit: str, worker: str, environ: Mappin
     """
     if len(commit) != COMMIT_LENGTHS.get(main.object_format, 0):
         raise _unknown(f"the repository has ids of {main.object_format}: this is none")
-    kind = await _type_of(main.git, commit)
+    kind = await main.git.type_of(commit)
     if not kind:
         await _fetch(main, commit, worker, environ)
-        kind = await _type_of(main.git, commit)
+        kind = await main.git.type_of(commit)
     if kind != _COMMIT:
         raise _unknown(f"this is the id of a {kind or 'missing object'}, not of a commit")
     whole = await main.git.run("rev-list", "--objects", "--quiet", commit, "--not", "HEAD", "--", within_ms=WORK_MS_MAX)
@@ -244,7 +239,7 @@ async def _fetch(main: Checkout, commit: str, worker: str, environ: Mapping[str,
     if source is None or source.common == main.common:
         where = "is no other checkout on this machine" if source is None else "is one of the same repository"
         raise _unknown(f"the main repository has no such commit, and the assignee's workspace {where}", hint)
-    kind = await _type_of(source.git, commit)
+    kind = await source.git.type_of(commit)
     if kind != _COMMIT:
         raise _unknown("neither the main repository nor the assignee's checkout has such a commit", hint)
     options = ("--no-tags", "--no-write-fetch-head", "--no-recurse-submodules", "--no-auto-maintenance", "--quiet")

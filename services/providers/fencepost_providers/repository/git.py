@@ -203,6 +203,11 @@ class Git:
         code = EXIT_UNKNOWN if end.exit_code is None or end.exit_code < 0 else end.exit_code
         return Output(code=code, out=bytes(said), error=end.tail)
 
+    async def type_of(self, identifier: str) -> str:
+        """Return what kind of object has this full id, empty where there is none. Raises what run() does."""
+        said = await self.run("cat-file", "-t", identifier)
+        return said.text if said.code == 0 else ""
+
 
 def _unavailable(why: str) -> GitUnavailable:
     least = ".".join(map(str, VERSION_LEAST))

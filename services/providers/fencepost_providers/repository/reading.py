@@ -131,7 +131,7 @@ class Place:
         if self._git is None:
             return _unavailable("the agent's folder is no checkout of a repository")
         for commit in commits:
-            kind = await _type_of(self._git, commit)
+            kind = await self._git.type_of(commit)
             if kind != "commit":
                 return _mismatch(f"the checkout has no commit {commit}" if not kind else f"{commit} is a {kind}")
         return Found(verdict=Verdict.VERIFIED, detail="the checkout has it" if len(commits) == 1 else "it has both")
@@ -140,7 +140,7 @@ class Place:
         git = self._git
         if git is None:
             return _unavailable("the agent's folder is no checkout of a repository")
-        if await _type_of(git, commit) != "commit":
+        if await git.type_of(commit) != "commit":
             return _unavailable(f"the checkout has no commit {commit}")
         listed = await git.run("ls-tree", "-z", "--full-tree", commit, "--", path)
         entry, _, name = listed.out.rstrip(b"\0").partition(b"\t")
@@ -158,11 +158,6 @@ class Place:
         digest = hashlib.sha256()
         said = await git.run("cat-file", "blob", blob, within_ms=WORK_MS_MAX, sink=digest.update)
         return digest.hexdigest() if said.code == 0 else _unavailable("its content could not be read")
-
-
-async def _type_of(git: Git, commit: str) -> str:
-    said = await git.run("cat-file", "-t", commit)
-    return said.text if said.code == 0 else ""
 
 
 def _real_folder(folder: str) -> str:
