@@ -260,10 +260,12 @@ class Carrier:
             return None
         self._unanswered = None
         self._troubles = 0
+        # What was told while the claim was on its way may be newer than its answer.
+        told_since = noted != self._noted
         if taken is None:
-            self._exhausted(ask.kind)
-        if ask.kind in _WAKING and noted == self._noted:
-            # Taken or not due: it is told again when that changes. What was told meanwhile may be newer than this.
+            self._exhausted(ask.kind, told_since=told_since)
+        if ask.kind in _WAKING and not told_since:
+            # Taken or not due: it is told again when that changes.
             self.wake = self.wake and ask.kind is ClaimKind.STOP
             self.stop = False
         return taken if taken is not None and await self._intends(taken) else None
@@ -279,9 +281,9 @@ class Carrier:
             return False
         return True
 
-    def _exhausted(self, kind: ClaimKind) -> None:
+    def _exhausted(self, kind: ClaimKind, *, told_since: bool) -> None:
         if kind is ClaimKind.REQUEST:
-            self.requests = False
+            self.requests = self.requests and told_since
             self._after_context = False
         elif kind is ClaimKind.CONTEXT:
             self._round = None

@@ -295,6 +295,8 @@ async def test_the_sweep_finds_and_counts_what_no_edge_told_of(bench: CarrierBen
     asked = bench.mailbox.add("ann", "request")
     await bench.sweep_until(1)
     await until(lambda: bench.mailbox.answers(asked) == [Answer.ACCEPTED])
+    # Until the claim that finds nothing more is over: it would take what comes next, and give it back.
+    await until(lambda: not bench.keeper("ann").carrier.requests and bench.keeper("ann").is_asleep())
     # An idle edge that nobody told of.
     runtime.say(busy("closed"))
     bench.change("ann", launch=bench.agent("ann").launch.__class__(when_active=WhenActive.AFTER_TURN))

@@ -223,6 +223,31 @@ async def test_a_claim_that_could_expire_while_it_is_submitted_is_given_back(ben
     assert runtime.submitted == []
 
 
+@pytest.mark.requirement("providers.no-edge-is-missed")
+async def test_a_request_that_is_told_of_while_an_empty_claim_is_on_its_way_back_is_carried(
+    bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await bench.kept("ann")
+    carrier, gate, reached, claim = bench.keeper("ann").carrier, asyncio.Event(), asyncio.Event(), bench.mailbox.claim
+
+    async def late(ask: Any) -> Any:
+        taken = await claim(ask)
+        if taken is None:
+            reached.set()
+            await gate.wait()
+        return taken
+
+    monkeypatch.setattr(bench.mailbox, "claim", late)
+    bench.mailbox.add("ann", "request")
+    await until(reached.is_set, "the claim that finds nothing more")
+    noted = carrier._noted
+    later = bench.mailbox.add("ann", "request")
+    await until(lambda: carrier._noted > noted, "the carrier being told")
+    gate.set()
+    await until(lambda: Answer.ACCEPTED in bench.mailbox.answers(later))
+    assert bench.carrying.roster.swept == 0
+
+
 @pytest.mark.requirement("providers.an-end-is-on-a-disk-before-it-counts")
 async def test_the_end_of_a_turn_that_the_mailbox_takes_at_once_is_written_by_nobody_else(
     bench: CarrierBench, monkeypatch: pytest.MonkeyPatch
