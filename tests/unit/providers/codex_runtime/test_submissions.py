@@ -118,9 +118,7 @@ async def test_an_answer_that_names_a_turn_which_was_there_before_is_uncertain(
 
 
 @pytest.mark.requirement("codex.fence-before-a-start")
-async def test_work_is_not_sent_while_a_person_works_and_never_without_having_asked(
-    bench: FakeCodexBench, start: Start
-) -> None:
+async def test_work_is_not_sent_while_a_person_works(bench: FakeCodexBench, start: Start) -> None:
     runtime, heard = await start()
     async with bench.another_client(runtime) as person:
         typed = {"type": "text", "text": "HOLD go\nSAY typed"}
@@ -132,15 +130,25 @@ async def test_work_is_not_sent_while_a_person_works_and_never_without_having_as
         bench.open("go")
         await heard.until(lambda: len(heard.ends) == 1, "the end of the person's turn")
     assert heard.ends[0].final_text == "typed"
-    bench.misbehave(("thread/read", "refuse not now"))
-    refused = await runtime.begin(bench.delivery())
-    assert isinstance(refused, NotSubmitted), refused
-    assert refused.code == "activity_unknown"
     accepted(await runtime.begin(bench.delivery()))
 
 
 @pytest.mark.requirement("codex.fence-before-a-start")
-async def test_an_answer_of_just_now_that_the_thread_rests_counts_once_and_only_while_nothing_is_said_after_it(
+async def test_work_is_not_sent_to_a_program_that_has_said_nothing_for_long_and_says_nothing_when_asked(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 0)
+    runtime, _ = await start()
+    bench.misbehave(("thread/read", "refuse not now"))
+    refused = await runtime.begin(bench.delivery())
+    assert isinstance(refused, NotSubmitted), refused
+    assert refused.code == "activity_unknown"
+    assert not bench.requests("turn/start")
+    accepted(await runtime.begin(bench.delivery()))
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_the_programs_word_that_the_thread_rests_is_not_asked_for_again_while_it_is_new(
     bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
@@ -149,23 +157,36 @@ async def test_an_answer_of_just_now_that_the_thread_rests_counts_once_and_only_
     async def questions() -> int:
         before = len(bench.requests("thread/read"))
         await heard.end_of(accepted(await runtime.begin(bench.delivery())).binding.turn_id)
+        await heard.idle()
         return len(bench.requests("thread/read")) - before
 
     assert (await runtime.activity()).state is State.IDLE
-    assert await questions() == 0
-    assert await questions() == 1
-    await heard.idle()
-    assert (await runtime.activity()).state is State.IDLE
+    assert await questions() == 0, "an answer counts"
+    assert await questions() == 0, "so does the end of a turn of ours, told by itself"
     async with bench.another_client(runtime) as person:
         typed = {"type": "text", "text": "SAY typed"}
         answer = await person.request("turn/start", {"threadId": runtime.conversation_id, "input": [typed]})
         await heard.end_of(answer["turn"]["id"])
     await heard.idle()
-    assert await questions() == 1
-    assert (await runtime.activity()).state is State.IDLE
+    assert await questions() == 0, "and that of a turn of a person"
     monkeypatch.setattr(under_test, "FRESH_MS_MAX", 0)
+    await questions()
+    assert await questions() == 1, "a word that is too old is asked for"
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_a_word_counts_for_one_start_so_that_what_came_of_a_start_that_was_refused_is_asked_for(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
+    runtime, _ = await start()
     assert (await runtime.activity()).state is State.IDLE
-    assert await questions() == 1
+    bench.misbehave(("turn/start", "refuse input must not be empty"))
+    before = len(bench.requests("thread/read"))
+    assert isinstance(await runtime.begin(bench.delivery()), NotSubmitted)
+    assert len(bench.requests("thread/read")) == before
+    accepted(await runtime.begin(bench.delivery()))
+    assert len(bench.requests("thread/read")) == before + 1
 
 
 @pytest.mark.requirement("codex.refused-tool-output-is-proof")

@@ -1,9 +1,9 @@
 """A running app-server with one thread of one agent: what is put into it, and the proof that it is there.
 
 Source: M076-M093 M104-M106 M135-M146 M183-M185 R127 R131 R132. Tried on 0.159.2, 0.169.0, 0.171.0:
-- `turn/start` while a turn runs is not refused: it is folded into that turn, whose id it returns. Hence the question
-  whether the thread rests, FRESH_MS_MAX before at most, the attention to whatever is said since, and the comparison
-  afterwards.
+- `turn/start` while a turn runs is not refused: it is folded into that turn, whose id it returns. Hence a word of the
+  program that the thread rests, FRESH_MS_MAX before at most, said by itself or asked for, the attention to whatever is
+  said since, and the comparison afterwards.
 - Every refusal has the same code, so the texts in STALE and REFUSED_UNREAD are all that proves anything. The rest of
   refusals proves nothing.
 - `turn/interrupt` with an empty turn id is answered as if there were something to interrupt: none is ever sent.
@@ -67,9 +67,10 @@ SUBMIT_ANSWER_MS_MAX: Final = 15_000
 SPARE_MS: Final = 1_000
 STEER_RECEIPT_MS_MAX: Final = 5_000
 LAST_WORD_MS_MAX: Final = 2_000
-# How old an answer about the thread's rest may be for a start: an intent is written in between. Whatever happens after
-# the answer is said by itself, and makes it void.
-FRESH_MS_MAX: Final = 50
+# How old the program's word that the thread rests may be for a start. Whatever happens afterwards is said by itself, in
+# order, and makes it void, so that age adds nothing to its doubt; but a program that has said nothing for longer may
+# hang, and a question before the start finds that out while nothing is sent yet.
+FRESH_MS_MAX: Final = 2_000
 PUBLISH_EVERY_MS: Final = 300_000
 
 STALE: Final = re.compile(r"no active turn to steer|expected active turn id `[^`]*` but found `[^`]*`")
@@ -132,7 +133,10 @@ class CodexRuntime:
 
     def hear(self, message: Json) -> None:
         """Take what the program says."""
+        before = self.conversation.changes
         self._say(self.conversation.fold(message))
+        if self.conversation.changes != before:
+            self._heard_now()
         self._told.set()
 
     def take(self, server: Server) -> None:
@@ -277,24 +281,37 @@ class CodexRuntime:
     # --- what it does ------------------------------------------------------------------------------------------------
 
     async def activity(self) -> Activity:
-        """Ask the program what the conversation does now."""
+        """Tell what the conversation does now; the program is asked where it has not just said that it rests."""
         if self.held:
             return Activity(state=State.ACTION_NEEDED, detail=self.held)
-        try:
-            await self._look()
-        except (NotSent, NoAnswer, Refused):
-            return Activity(state=State.UNKNOWN)
+        if not self._rests_freshly():
+            try:
+                await self.look()
+            except (NotSent, NoAnswer, Refused):
+                return Activity(state=State.UNKNOWN)
         return self.conversation.activity()
 
-    async def _look(self) -> None:
-        """Bring what we know of the conversation up to date."""
+    def _heard_now(self) -> None:
+        self._fresh = (asyncio.get_running_loop().time() + FRESH_MS_MAX / 1000, self.conversation.changes)
+
+    def _rests_freshly(self) -> bool:
+        """Tell whether the program's newest word is that the conversation rests, and not too old for a start."""
+        until, changes = self._fresh
+        fresh = changes == self.conversation.changes and asyncio.get_running_loop().time() < until
+        return fresh and self.conversation.resting
+
+    async def look(self) -> None:
+        """Ask what the conversation does.
+
+        Raises:
+            NotSent, NoAnswer, Refused: see rpc; what was known stays.
+        """
         seen = self.conversation.changes
         answer = await self.ask("thread/read", {"threadId": self.conversation_id})
         if self.conversation.changes == seen:
             # Events are said in order with answers: none came, so this is the newest.
             self.observe(_thread(answer))
-            until = asyncio.get_running_loop().time() + FRESH_MS_MAX / 1000
-            self._fresh = (until, self.conversation.changes)
+            self._heard_now()
         resting = self.conversation.status in {"idle", "systemError"}
         if resting and self.conversation.turn_id:
             await self._settle(self.conversation.turn_id)
@@ -376,13 +393,13 @@ class CodexRuntime:
             return await self._begun(work, known, answered, wrong, deadline)
 
     async def _fence(self) -> NotSubmitted | None:
-        """Tell why no turn can be started, or nothing. What was answered just now is not asked again."""
-        until, changes = self._fresh
+        """Tell why no turn can be started, or nothing. What was said just now is not asked for."""
+        fresh = self._rests_freshly()
+        # Counts for one start: whatever comes of it, the program says more before the next.
         self._fresh = (0.0, -1)
-        fresh = changes == self.conversation.changes and asyncio.get_running_loop().time() < until
         try:
-            if not (fresh and self.conversation.resting):
-                await self._look()
+            if not fresh:
+                await self.look()
         except (NotSent, NoAnswer, Refused) as error:
             return NotSubmitted(
                 code="activity_unknown",

@@ -220,7 +220,8 @@ async def prepare(runtime: CodexRuntime, permits: Permits) -> CodexAttachment:
     Raises:
         StartFailed: the conversation does not rest, or something of it cannot be done.
     """
-    await runtime.activity()
+    with contextlib.suppress(NotSent, NoAnswer, Refused):
+        await runtime.look()
     if not runtime.conversation.resting or runtime.server is None:
         raise StartFailed(
             "conversation_active",
