@@ -11,9 +11,10 @@ Three classes of failure, kept apart (docs/architecture/mailbox.md):
 - an error at COMMIT itself: `OutcomeUnknown` for the whole batch. The writer stops for good and calls `on_fatal`: only
   reopening the database can tell what is on disk.
 
-A batch is first run bare, without savepoints: nearly always nothing is refused. Such a transaction is kept or lost as
-one, so that the writer may hold inserts back and make them together. Where something is refused, or a conflict is found
-late, it is rolled back and run again with a savepoint an operation, and so are the next CAUTIOUS_BATCHES.
+A batch is first run bare, without savepoints. Such a transaction is kept or lost as one, so that the writer may hold
+inserts back and make them together. An operation that is refused before it has written anything is answered so, and the
+batch goes on without it: nearly every refusal is one of these. Where one has written, or a conflict is found late, the
+transaction is rolled back and run again with a savepoint an operation, and so are the next CAUTIOUS_BATCHES.
 
 The loop collects operations and keeps one batch in flight. Batches are paced: under load the next one starts as soon as
 it is as large as batches are lately, and otherwise no earlier after the one before than PACE_BATCHES times what a batch
@@ -87,6 +88,18 @@ class Writer(Protocol[TxCo]):
 
     def settle(self) -> None:
         """Write what was held back. An error here is one before COMMIT."""
+        ...
+
+    def mark(self) -> object:
+        """Return how much is written. Asked before each operation of a transaction without savepoints."""
+        ...
+
+    def take_back(self, mark: object) -> bool:
+        """Forget what was held back since `mark`, and tell whether nothing was written besides.
+
+        False also where something held back would have had another answer if it had been looked up: the transaction
+        is to be rolled back then.
+        """
         ...
 
     def savepoint(self) -> None:
@@ -438,7 +451,7 @@ class GroupCommit(Generic[Tx]):
     ) -> bool:
         """Run `entries` in one transaction, each by `apply`, or bare where that is None.
 
-        Bare, whatever an operation raises loses the transaction, and costs one more run.
+        Bare, an operation that raises after it has written loses the transaction, and costs one more run.
 
         False: the transaction was lost before COMMIT and each entry carries NotCommitted.
         """
@@ -448,7 +461,7 @@ class GroupCommit(Generic[Tx]):
                 faults.hit(self._points["begin.after"])
             for entry in entries:
                 if apply is None:
-                    entry.value = entry.operation.apply(tx)
+                    self._bare(writer, tx, entry)
                 elif not apply(writer, tx, entry):
                     raise cast("BaseException", entry.error)
             writer.settle()
@@ -471,6 +484,17 @@ class GroupCommit(Generic[Tx]):
         if faults.ARMED:
             faults.hit(self._points["commit.after"])
         return True
+
+    def _bare(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> None:
+        """Run one operation without a savepoint. Raises where it failed and cannot be taken back by itself."""
+        mark = writer.mark()
+        try:
+            entry.value = entry.operation.apply(tx)
+        except Refusal as refusal:
+            if not writer.take_back(mark):
+                raise
+            entry.error = refusal
+            self.counters.refused += 1
 
     def _apply(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:
         """Run one operation under its savepoint. False: it took the whole transaction with it."""

@@ -54,19 +54,18 @@ class Rule:
 
 @dataclass(slots=True)
 class Call:
-    """One admitted call. `deadline` is in seconds of the running loop's clock."""
+    """One admitted call, and the time that it had, in seconds, when it was admitted."""
 
     caller: Caller
-    deadline: float
-    method: str
-
-    def remaining_ms(self) -> int:
-        """Return the milliseconds until the deadline, 0 after it."""
-        return max(0, int((self.deadline - asyncio.get_running_loop().time()) * 1000))
+    seconds: float
 
 
 class Identify(Protocol):
     """How a service knows its callers."""
+
+    def known(self, token: str) -> Caller | None:
+        """Return the caller who holds `token` where that takes no waiting, else None."""
+        ...
 
     async def __call__(self, token: str) -> Caller:
         """Return the caller who holds `token`; raises Unauthenticated."""
@@ -76,8 +75,8 @@ class Identify(Protocol):
 class Observe(Protocol):
     """Where durations go. Asked once per method when the guard is built, so that a call costs one bound function."""
 
-    def __call__(self, method: str) -> Callable[[Outcome, float], None]:
-        """Return the function that takes each outcome of `method` and its duration in seconds."""
+    def __call__(self, method: str) -> Mapping[Outcome, Callable[[float], None]]:
+        """Return for each outcome of `method` the function that takes its duration in seconds."""
         ...
 
 
@@ -97,13 +96,15 @@ class Gate:
 
     def enter(self) -> None:
         """Admit one call; raises Draining or Overloaded, and counts only what it admits."""
-        if self.closed:
-            raise Draining("the service is stopping; nothing was written", hint="Send the same call again shortly.")
-        if self.open_calls >= self.calls_max:
-            raise Overloaded(
-                f"{self.calls_max} calls are open; nothing was written", hint="Send the same call again shortly."
-            )
+        if self.closed or self.open_calls >= self.calls_max:
+            raise self._refusal()
         self.open_calls += 1
+
+    def _refusal(self) -> Refusal:
+        hint = "Send the same call again shortly."
+        if self.closed:
+            return Draining("the service is stopping; nothing was written", hint=hint)
+        return Overloaded(f"{self.calls_max} calls are open; nothing was written", hint=hint)
 
     def leave(self) -> None:
         """Count one admitted call as ended."""
@@ -135,24 +136,26 @@ class _Method:
     identify: Identify
     statuses: Mapping[type[Refusal], grpc.StatusCode]
     gate: Gate
-    observe: Callable[[Outcome, float], None] | None
+    observe: Mapping[Outcome, Callable[[float], None]] | None
 
-    async def admit(self, context: ServicerContext) -> tuple[Call, bool]:
+    def not_open_to(self, role: Role) -> PermissionDenied:
+        named = role.name.lower()
+        return PermissionDenied(
+            f"{self.name} is not open to the role {named}; nothing was written", state={"role": named}
+        )
+
+    def let_in(self, caller: Caller, context: ServicerContext) -> tuple[Call, bool]:
         """Return the admitted call, and whether the guard itself must keep its deadline."""
-        caller = await self.identify(bearer(context.invocation_metadata()))
         if caller.role not in self.roles:
-            raise PermissionDenied(
-                f"{self.name} is not open to the role {caller.role.name.lower()}; nothing was written",
-                state={"role": caller.role.name.lower()},
-            )
+            raise self.not_open_to(caller.role)
         remaining = context.time_remaining()
-        capped = remaining is None or remaining > self.seconds_max * DEADLINE_ROUNDED_UP_MAX
-        seconds = self.seconds_max if capped else remaining
-        return Call(caller, asyncio.get_running_loop().time() + seconds, self.name), capped
+        if remaining is None or remaining > self.seconds_max * DEADLINE_ROUNDED_UP_MAX:
+            return Call(caller, self.seconds_max), True
+        return Call(caller, remaining), False
 
     def note(self, outcome: Outcome, started: float) -> None:
         if self.observe is not None:
-            self.observe(outcome, time.perf_counter() - started)
+            self.observe[outcome](time.perf_counter() - started)
 
     async def fail(self, context: ServicerContext, error: Exception, started: float) -> None:
         """End the call with the status that `error` means. Always raises, as the gRPC runtime wants it."""
@@ -173,10 +176,10 @@ class _Method:
         await context.abort(grpc.StatusCode.INTERNAL, "internal error")
 
 
-async def _within(deadline: float, work: Awaitable[Any]) -> Any:
-    """Await `work`, at most until `deadline` of the loop's clock."""
+async def _within(seconds: float, work: Awaitable[Any]) -> Any:
+    """Await `work`, at most for `seconds`."""
     try:
-        async with asyncio.timeout_at(deadline) as limit:
+        async with asyncio.timeout(seconds) as limit:
             return await work
     except TimeoutError:
         if limit.expired():
@@ -185,18 +188,31 @@ async def _within(deadline: float, work: Awaitable[Any]) -> Any:
 
 
 def _answers_once(method: _Method) -> Callable[[Any, ServicerContext], Awaitable[Any]]:
-    """Wrap unary-unary and stream-unary: the implementation is a coroutine function."""
-    implementation, gate, observed = method.implementation, method.gate, method.observe is not None
+    """Wrap unary-unary and stream-unary: the implementation is a coroutine function.
+
+    Every call of a service comes through here, so it is written for few steps.
+    """
+    implementation, gate, identify, roles = method.implementation, method.gate, method.identify, method.roles
+    known, clock, longest = identify.known, time.perf_counter, method.seconds_max * DEADLINE_ROUNDED_UP_MAX
+    done = method.observe[Outcome.DONE] if method.observe is not None else None
 
     async def handle(request: Any, context: ServicerContext) -> Any:
-        started = time.perf_counter() if observed else 0.0
+        started = clock()
         failure: Exception
         try:
             gate.enter()
             try:
-                call, capped = await method.admit(context)
-                work = implementation(request, call)
-                answer = await (_within(call.deadline, work) if capped else work)
+                token = bearer(context.invocation_metadata())
+                caller = known(token) or await identify(token)
+                if caller.role not in roles:
+                    raise method.not_open_to(caller.role)
+                remaining = context.time_remaining()
+                if remaining is None or remaining > longest:
+                    answer = await _within(
+                        method.seconds_max, implementation(request, Call(caller, method.seconds_max))
+                    )
+                else:
+                    answer = await implementation(request, Call(caller, remaining))
             finally:
                 gate.leave()
         except asyncio.CancelledError:
@@ -205,8 +221,8 @@ def _answers_once(method: _Method) -> Callable[[Any, ServicerContext], Awaitable
         except Exception as error:  # noqa: BLE001 - the boundary: everything becomes a status
             failure = error
         else:
-            if observed:
-                method.note(Outcome.DONE, started)
+            if done is not None:
+                done(clock() - started)
             return answer
         return await method.fail(context, failure, started)
 
@@ -215,7 +231,7 @@ def _answers_once(method: _Method) -> Callable[[Any, ServicerContext], Awaitable
 
 def _answers_many(method: _Method) -> Callable[[Any, ServicerContext], Awaitable[None]]:
     """Wrap unary-stream and stream-stream: the implementation is an async generator function, closed in every case."""
-    implementation, gate = method.implementation, method.gate
+    implementation, gate, identify = method.implementation, method.gate, method.identify
 
     async def pump(answers: AsyncIterator[Any], context: ServicerContext) -> None:
         async with contextlib.aclosing(answers):  # type: ignore[type-var]
@@ -228,9 +244,10 @@ def _answers_many(method: _Method) -> Callable[[Any, ServicerContext], Awaitable
         try:
             gate.enter()
             try:
-                call, capped = await method.admit(context)
+                token = bearer(context.invocation_metadata())
+                call, capped = method.let_in(identify.known(token) or await identify(token), context)
                 work = pump(implementation(request, call), context)
-                await (_within(call.deadline, work) if capped else work)
+                await (_within(call.seconds, work) if capped else work)
             finally:
                 gate.leave()
         except asyncio.CancelledError:

@@ -11,10 +11,10 @@ import enum
 import hashlib
 import os
 import secrets
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from fencepost.common.v1 import common_pb2
 from fencepost.errors import Refused
@@ -122,36 +122,53 @@ def write_token(path: str | os.PathLike[str], token: str) -> None:
     write_private(target, token.encode("ascii") + b"\n")
 
 
+class CallersByToken(Protocol):
+    """A service's own directory of who holds which token."""
+
+    def known(self, token_sha256: bytes) -> Caller | None:
+        """Return the caller that holds a token where the directory at hand tells, else None."""
+        ...
+
+    async def identify(self, token_sha256: bytes) -> Caller:
+        """Return the caller that holds a token; raises Unauthenticated where nobody does."""
+        ...
+
+
 class CachedIdentify:
     """Identify for a service with its own directory: remembers fingerprints, and nothing else.
 
-    `lookup` gets the fingerprint of a token and is asked on every call, so that a revocation or a new generation in the
-    service's directory holds at once. Only tokens that it knew are remembered; at `size_max` the oldest one goes.
+    The directory gets the fingerprint of a token and is asked on every call, so that a revocation or a new generation
+    in it holds at once. Only tokens that it knew are remembered; at `size_max` the oldest one goes.
     """
 
-    __slots__ = ("_fingerprints", "_lookup", "_size_max")
+    __slots__ = ("_directory", "_fingerprints", "_size_max")
 
-    def __init__(self, lookup: Callable[[bytes], Awaitable[Caller]], size_max: int = CACHED_TOKENS_MAX) -> None:
+    def __init__(self, directory: CallersByToken, size_max: int = CACHED_TOKENS_MAX) -> None:
         if size_max < 1:
             raise ValueError("size_max must be at least 1")
-        self._lookup = lookup
+        self._directory = directory
         self._size_max = size_max
         self._fingerprints: dict[str, bytes] = {}
 
     def __len__(self) -> int:
         return len(self._fingerprints)
 
+    def known(self, token: str) -> Caller | None:
+        """Return the caller that holds `token` where it was seen before and the directory at hand still tells."""
+        mark = self._fingerprints.get(token)
+        return None if mark is None else self._directory.known(mark)
+
     async def __call__(self, token: str) -> Caller:
-        """Return the caller that holds `token`; raises what `lookup` raises."""
-        known = self._fingerprints.get(token)
-        if known is not None:
+        """Return the caller that holds `token`; raises what the directory raises."""
+        mark = self._fingerprints.get(token)
+        if mark is not None:
             try:
-                return await self._lookup(known)
+                return await self._directory.identify(mark)
             except Unauthenticated:
                 self._fingerprints.pop(token, None)
                 raise
         mark = fingerprint(token)
-        caller = await self._lookup(mark)
+        caller = await self._directory.identify(mark)
         while len(self._fingerprints) >= self._size_max:
             del self._fingerprints[next(iter(self._fingerprints))]
         self._fingerprints[token] = mark

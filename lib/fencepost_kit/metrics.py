@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Any, Final
 
@@ -80,19 +80,11 @@ class RpcMetrics(Collector):
         self._tallies: dict[tuple[str, str], Tally] = {}
         registry.register(self)
 
-    def __call__(self, method: str) -> Callable[[Outcome, float], None]:
-        """Return the observer of one method. Its three series stand from now on."""
+    def __call__(self, method: str) -> Mapping[Outcome, Callable[[float], None]]:
+        """Return the observers of one method. Its three series stand from now on."""
         tallies = {outcome: Tally() for outcome in Outcome}
         self._tallies |= {(method, outcome.value): tally for outcome, tally in tallies.items()}
-        done = tallies[Outcome.DONE].add
-
-        def observe(outcome: Outcome, seconds: float) -> None:
-            if outcome is Outcome.DONE:
-                done(seconds)
-            else:
-                tallies[outcome].add(seconds)
-
-        return observe
+        return {outcome: tally.add for outcome, tally in tallies.items()}
 
     def collect(self) -> Iterator[Metric]:
         """Read the tallies as they stand."""
@@ -121,18 +113,17 @@ class WriterMetrics(Collector):
     def __init__(self, *, service: str, registry: CollectorRegistry, writer: GroupCommit[Any]) -> None:
         self._service = service
         self._writer = writer
-        seconds = Histogram(
-            "fencepost_writer_commit_seconds",
-            "Duration of COMMIT, until the batch is durable.",
-            ("service",),
-            buckets=BUCKETS_S,
-            registry=registry,
-        )
-        writer.observe_commit = seconds.labels(service).observe
+        self._commits = Tally()
+        writer.observe_commit = self._commits.add
         registry.register(self)
 
     def collect(self) -> Iterator[Metric]:
         """Read the counters as they stand."""
+        seconds = HistogramMetricFamily(
+            "fencepost_writer_commit_seconds", "Duration of COMMIT, until the batch is durable.", labels=("service",)
+        )
+        seconds.add_metric((self._service,), *self._commits.told())
+        yield seconds
         counters = self._writer.counters
         for name, field, about in self._COUNTERS:
             counter = CounterMetricFamily(f"fencepost_writer_{name}", about, labels=("service",))

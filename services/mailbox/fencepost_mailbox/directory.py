@@ -20,6 +20,7 @@ from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import DependencyDown, Refusal, Unauthenticated
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.refusals import AmbiguousTarget, DirectoryStale, NotFound
 from fencepost_mailbox.domain.texts import uuid_target
@@ -54,7 +55,7 @@ class Diverged(Exception):
     """
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Update:
     """A message of the directory's stream."""
 
@@ -165,6 +166,8 @@ class Mirror:
         self._on_revoked: Callable[[], None] = lambda: None
         # A project is in use while its agents call.
         self._called_at_ms: dict[bytes, int] = {}
+        # Projects of whose agents one has called since the last look: every call would ask for the time otherwise.
+        self._called: set[bytes] = set()
 
     @property
     def position(self) -> DirectoryPosition:
@@ -229,7 +232,10 @@ class Mirror:
         return [agent for agent in self._agents.values() if agent.project_id == project_id and not agent.deleting]
 
     def called_at_ms(self) -> Mapping[bytes, int]:
-        """Return when an agent of each project last called, since this process began."""
+        """Return when an agent of each project last called since this process began, as of now or the last look."""
+        if self._called:
+            self._called_at_ms |= dict.fromkeys(self._called, self._clock.now_ms())
+            self._called.clear()
         return self._called_at_ms
 
     def must_know(self, agent_id: bytes) -> None:
@@ -266,6 +272,13 @@ class Mirror:
                 hint="Check that the sessions service runs: fencepost status.",
             )
 
+    def known(self, token_sha256: bytes) -> Caller | None:
+        """Return the caller that holds a token where the mirror tells, else None."""
+        caller = self._callers.get(token_sha256)
+        if caller is not None and caller.project_id is not None:
+            self._called.add(caller.project_id)
+        return caller
+
     async def identify(self, token_sha256: bytes) -> Caller:
         """Return the caller that holds a token.
 
@@ -273,10 +286,8 @@ class Mirror:
             Unauthenticated: sessions knows no such token.
             DependencyDown: the token is not in the mirror and sessions does not answer; nothing was written.
         """
-        caller = self._callers.get(token_sha256)
+        caller = self.known(token_sha256)
         if caller is not None:
-            if caller.project_id is not None:
-                self._called_at_ms[caller.project_id] = self._clock.now_ms()
             return caller
         credential = await self._asked(lambda: self._sessions.lookup_credential(token_sha256))
         if credential is None:
@@ -298,7 +309,8 @@ class Mirror:
         elif self.fresh():
             named = self._names.get((project_id, target))
             if named is not None:
-                check_lives(deleted=named in self._deleted, who="the recipient")
+                if named in self._deleted:
+                    check_lives(deleted=True, who="the recipient")
                 return self._agents[named]
         agent = await self._asked(lambda: self._sessions.lookup_agent(project_id, target))
         if agent is not None and agent.project_id == project_id:

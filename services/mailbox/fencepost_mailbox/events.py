@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.refusal import Overloaded, PermissionDenied
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.tasks.values import Task, TaskEvent
 from fencepost_mailbox.domain.values import Fact, Record
 from fencepost_mailbox.store.protocol import Queries, Store
@@ -23,7 +23,7 @@ EVENT_WATCHERS_MAX: Final = 256
 STEP_EVENTS: Final = 200
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Event:
     """Something that became true: a record's admission where `fact` is None, or what happened to a task.
 

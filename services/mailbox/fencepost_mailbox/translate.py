@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
@@ -100,6 +101,8 @@ STATUS_OF: Final[Mapping[type[Refusal], grpc.StatusCode]] = MappingProxyType(
 _KIND_OF: Final = {prefix: kind for kind, prefix in PREFIX.items()}
 _ID_CHARACTERS: Final = 36
 
+# Agents whose reference is kept made.
+REFERENCES_REMEMBERED_MAX: Final = 4096
 _DELIVERY: Final[Mapping[Delivery, pb.DeliveryState.ValueType]] = MappingProxyType(
     {
         Delivery.PENDING: pb.DELIVERY_STATE_ADMITTED,
@@ -211,6 +214,12 @@ def attached_of(request: pb.SendRequest | pb.RequestRequest) -> Attached | None:
     return Attached(subject=given.subject, thread_id=given.thread_id, reply_to=given.reply_to, task_id=given.task_id)
 
 
+@lru_cache(maxsize=REFERENCES_REMEMBERED_MAX)
+def agent_ref(agent_id: bytes, name: str) -> common.AgentRef:
+    """Return an agent's id and name. It is copied wherever it is put, and never changed."""
+    return common.AgentRef(agent_id=uuid_text(agent_id), name=name)
+
+
 class Namer:
     """Names agents as the directory knows them now."""
 
@@ -222,7 +231,7 @@ class Namer:
         if agent_id is None:
             return None
         agent = self._directory.agent(agent_id)
-        return common.AgentRef(agent_id=uuid_text(agent_id), name=agent.name if agent is not None else "")
+        return agent_ref(agent_id, agent.name if agent is not None else "")
 
     def record(self, record: Record, *, body: str | None = None) -> pb.Record:
         """Return a record as its reader sees it; `body` replaces its own."""
@@ -470,24 +479,22 @@ def _thread(record: Record) -> str:
 
 def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
     """Return the receipt of a Send."""
-    record = receipt.record
+    record, reads = receipt.record, receipt.readership
     return pb.SendResponse(
         record_id=record_id_text(record.kind, record.record_id),
         delivery_state=_DELIVERY[record.delivery],
         duplicate=receipt.duplicate,
         recipient=_recipient(receipt, names),
-        recipient_reader=_reader(receipt.readership),
-        recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
+        recipient_reader=pb.RecipientReader.ValueType(reads.reader),
+        recipient_last_read_at_ms=reads.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
-        thread_id=_thread(record),
+        thread_id=_thread(record) if record.attributes is not None else "",
     )
 
 
 def _recipient(receipt: admit.Receipt, names: Namer) -> common.AgentRef | None:
     agent = receipt.recipient
-    if agent is None:
-        return names.ref(receipt.record.recipient)
-    return common.AgentRef(agent_id=uuid_text(agent.agent_id), name=agent.name)
+    return names.ref(receipt.record.recipient) if agent is None else agent_ref(agent.agent_id, agent.name)
 
 
 def request_response(receipt: admit.Receipt, names: Namer) -> pb.RequestResponse:

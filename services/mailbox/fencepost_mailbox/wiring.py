@@ -303,7 +303,7 @@ async def credential_made(home: Home) -> None:
 
 def _add_servicers(server: Server, mailbox: Mailbox) -> None:
     """Let the services of the mailbox answer behind one guard each; the caller is known to all alike."""
-    identify = CachedIdentify(mailbox.mirror.identify)
+    identify = CachedIdentify(mailbox.mirror)
     observe = RpcMetrics(service=SERVICE, registry=server.registry)
     shared: dict[str, Any] = {
         "identify": identify,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.refusal import Overloaded
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import InvalidLimit
 from fencepost_mailbox.domain.tasks.waking import NOTHING_DUE, Due
 from fencepost_mailbox.store.protocol import Store
@@ -21,7 +21,7 @@ WATCHED_AGENTS_MAX: Final = 500
 LISTING_STEP_AGENTS: Final = 50
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class AgentWork:
     """What an agent has for a dispatcher, as of a commit.
 

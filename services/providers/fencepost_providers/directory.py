@@ -114,6 +114,11 @@ class Directory:
             )
         return found[0]
 
+    def known(self, token_sha256: bytes) -> Caller | None:
+        """Return the caller that holds a token where the mirror tells, else None."""
+        holder = self._holders.get(token_sha256)
+        return None if holder is None else caller_of(holder)
+
     async def identify(self, token_sha256: bytes) -> Caller:
         """Return the caller that holds a token.
 
@@ -121,9 +126,9 @@ class Directory:
             Unauthenticated: sessions knows no such token.
             DependencyDown: the token is not in the mirror and sessions does not answer; nothing was changed.
         """
-        holder = self._holders.get(token_sha256)
-        if holder is not None:
-            return caller_of(holder)
+        caller = self.known(token_sha256)
+        if caller is not None:
+            return caller
         try:
             async with asyncio.timeout(LOOKUP_MS_MAX / 1000):
                 holder = await self._sessions.lookup_credential(token_sha256)

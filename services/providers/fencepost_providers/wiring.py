@@ -181,7 +181,7 @@ class Carrying:
             ProvidersServicer(self.ports),
             descriptor=SERVICE,
             rules=RULES,
-            identify=CachedIdentify(self.directory.identify),
+            identify=CachedIdentify(self.directory),
             statuses=STATUS_OF,
             observe=RpcMetrics(service=PROVIDERS, registry=registry),
             gate=gate,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -110,7 +110,7 @@ def register(parts: Parts, server: object, gate: Gate | None = None, registry: C
         SessionsServicer(parts.ports),
         descriptor=SERVICE,
         rules=RULES,
-        identify=identity.CachedIdentify(_lookup(parts)),
+        identify=identity.CachedIdentify(_Holders(parts)),
         statuses=STATUS_OF,
         observe=RpcMetrics(service=SESSIONS, registry=told),
         gate=gate,
@@ -118,11 +118,20 @@ def register(parts: Parts, server: object, gate: Gate | None = None, registry: C
     sessions_pb2_grpc.add_SessionsServiceServicer_to_server(servicer, server)  # type: ignore[arg-type]
 
 
-def _lookup(parts: Parts) -> Callable[[bytes], Awaitable[identity.Caller]]:
-    async def lookup(token_sha256: bytes) -> identity.Caller:
-        return caller_of_credential(holder_of(parts.store, token_sha256))
+class _Holders:
+    """Who holds which token, as the store says now."""
 
-    return lookup
+    def __init__(self, parts: Parts) -> None:
+        self._store = parts.store
+
+    def known(self, token_sha256: bytes) -> identity.Caller | None:
+        """See CallersByToken. The store says so itself, and at once: nothing is told besides."""
+        del token_sha256
+        return None
+
+    async def identify(self, token_sha256: bytes) -> identity.Caller:
+        """See CallersByToken."""
+        return caller_of_credential(holder_of(self._store, token_sha256))
 
 
 async def serve(home: Home, settings: Settings, stop: asyncio.Event) -> int:

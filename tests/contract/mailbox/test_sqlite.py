@@ -18,7 +18,7 @@ import pytest
 
 from fencepost_kit import sqlite as kit
 from fencepost_kit.groupcommit import OutcomeUnknown
-from fencepost_kit.sqlite import DatabaseInUse, DatabaseUnusable, Migration, SchemaTooNew, SqliteDatabase
+from fencepost_kit.sqlite import Connection, DatabaseInUse, DatabaseUnusable, Migration, SchemaTooNew, SqliteDatabase
 from fencepost_mailbox.domain.answers import Resolution
 from fencepost_mailbox.domain.bindings import TurnOutcome
 from fencepost_mailbox.domain.claims import Outcome
@@ -563,24 +563,18 @@ async def test_an_interrupted_read_fails_alone_without_a_second_run(
 # --- errors at COMMIT -------------------------------------------------------------------------------------------------
 
 
-class Failing(sqlite3.Connection):
+class Failing(Connection):
     """A connection whose COMMIT fails once a test says so, after or before it was carried out."""
 
     trouble: sqlite3.Error | None = None
     carried_out = False
 
-    def cursor(self, *_: Any) -> Any:
-        return super().cursor(FailingCursor)
-
-
-class FailingCursor(sqlite3.Cursor):
-    def execute(self, sql: str, parameters: Any = ()) -> Any:
-        connection = self.connection
-        if sql == "COMMIT" and isinstance(connection, Failing) and connection.trouble is not None:
-            if connection.carried_out:
-                super().execute(sql, parameters)
-            raise connection.trouble
-        return super().execute(sql, parameters)
+    def commit(self) -> None:
+        if self.trouble is not None:
+            if self.carried_out:
+                super().commit()
+            raise self.trouble
+        super().commit()
 
 
 def an_error(name: str) -> sqlite3.OperationalError:
@@ -595,7 +589,7 @@ def failing_writer(held: Held, monkeypatch: pytest.MonkeyPatch) -> Callable[[Sql
     def open_writer(database: SqliteDatabase) -> sqlite3.Connection:
         real = sqlite3.connect
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, factory=Failing, **k))
+            patch.setattr(sqlite3, "connect", lambda *a, **k: real(*a, **(k | {"factory": Failing})))
             held.connection = database.connect_writer()
         return held.connection
 

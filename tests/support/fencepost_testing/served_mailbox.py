@@ -116,14 +116,14 @@ class ServedMailbox:
                 self.mailbox.servicer(),
                 descriptor=DESCRIPTOR,
                 rules=RULES,
-                identify=CachedIdentify(self.mailbox.mirror.identify),
+                identify=CachedIdentify(self.mailbox.mirror),
                 statuses=STATUS_OF,
                 gate=self.gate,
             ),
             server,
         )
         shared: dict[str, Any] = {
-            "identify": CachedIdentify(self.mailbox.mirror.identify),
+            "identify": CachedIdentify(self.mailbox.mirror),
             "statuses": STATUS_OF,
             "gate": self.gate,
         }

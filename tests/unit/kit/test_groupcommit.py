@@ -70,6 +70,12 @@ class FakeWriter:
     def settle(self) -> None:
         assert self.open
 
+    def mark(self) -> object:
+        return len(self.written)
+
+    def take_back(self, mark: object) -> bool:
+        return len(self.written) == mark
+
     def savepoint(self) -> None:
         assert self.open
         self.marks.append(len(self.written))
@@ -118,6 +124,18 @@ class Put:
                 tx.rollback()
             raise self.error
         return ("result", self.value)
+
+
+class Refuse(Put):
+    """Is refused and writes nothing."""
+
+    def __init__(self, error: Refusal) -> None:
+        super().__init__(None, error=error)
+
+    def apply(self, tx: FakeWriter) -> Any:
+        self.runs += 1
+        assert self.error is not None
+        raise self.error
 
 
 class World:
@@ -237,6 +255,33 @@ async def test_a_batch_runs_bare_until_something_is_refused_and_again_some_batch
     await results(world.submit(Put(7), Put(8)))
     assert counters.cautious_batches == 1 + CAUTIOUS_BATCHES
     assert world.writer.durable.count(4) == 1, "what stood beside a refusal is written once, though it was run twice"
+
+
+@pytest.mark.requirement("groupcommit.a-refusal-is-its-callers-own")
+async def test_what_is_refused_before_it_has_written_anything_costs_its_batch_no_second_run(world: World) -> None:
+    refusal = No("no")
+    neighbours = [Put(1), Put(2)]
+    tasks = await world.held(neighbours[0], Refuse(refusal), neighbours[1], Refuse(No("no")))
+    world.writer.gate.set()
+    answers = await results(tasks)
+    assert answers[1:] == [("result", 1), refusal, ("result", 2), answers[4]]
+    assert isinstance(answers[4], No)
+    assert world.writer.commits[1] == [1, 2]
+    assert [one.runs for one in neighbours] == [1, 1]
+    counters = world.group.counters
+    assert (counters.cautious_batches, counters.refused) == (0, 2)
+    assert isinstance((await results(world.submit(Refuse(No("alone")))))[0], No)
+    assert counters.cautious_batches == 0
+
+
+@pytest.mark.requirement("groupcommit.an-error-at-commit-is-unknown")
+async def test_a_refusal_stands_although_nobody_knows_what_became_of_its_batch(world: World) -> None:
+    failure = CommitFailed("I/O error")
+    world.writer.fail_commit = lambda: failure if len(world.writer.commits) == 1 else None
+    tasks = await world.held(Put(1), Refuse(No("no")))
+    world.writer.gate.set()
+    assert [type(answer) for answer in (await results(tasks))[1:]] == [OutcomeUnknown, No]
+    assert world.deaths == [failure]
 
 
 async def test_a_lone_operation_never_needs_a_savepoint_and_its_refusal_is_its_own(world: World) -> None:

@@ -186,13 +186,16 @@ class Directory:
     """A directory of a service: what it knows may change between calls."""
 
     def __init__(self) -> None:
-        self.known: dict[bytes, Caller] = {}
+        self.callers: dict[bytes, Caller] = {}
         self.asked: list[bytes] = []
 
-    async def __call__(self, mark: bytes) -> Caller:
+    def known(self, mark: bytes) -> Caller | None:
+        return self.callers.get(mark)
+
+    async def identify(self, mark: bytes) -> Caller:
         self.asked.append(mark)
         try:
-            return self.known[mark]
+            return self.callers[mark]
         except KeyError:
             raise Unauthenticated("not known") from None
 
@@ -201,11 +204,11 @@ class Directory:
 async def test_the_directory_is_asked_on_every_call_so_that_a_revocation_holds_at_once() -> None:
     directory = Directory()
     identify = CachedIdentify(directory, size_max=4)
-    directory.known[fingerprint(TOKEN)] = caller(generation=1)
+    directory.callers[fingerprint(TOKEN)] = caller(generation=1)
     assert (await identify(TOKEN)).generation == 1
-    directory.known[fingerprint(TOKEN)] = caller(generation=2)
+    directory.callers[fingerprint(TOKEN)] = caller(generation=2)
     assert (await identify(TOKEN)).generation == 2
-    del directory.known[fingerprint(TOKEN)]
+    del directory.callers[fingerprint(TOKEN)]
     with pytest.raises(Unauthenticated):
         await identify(TOKEN)
     assert directory.asked == [fingerprint(TOKEN)] * 3
@@ -225,7 +228,7 @@ async def test_the_cache_never_grows_over_its_limit_and_forgets_the_oldest() -> 
     identify = CachedIdentify(directory, size_max=3)
     tokens = [mint_token() for _ in range(5)]
     for token in tokens:
-        directory.known[fingerprint(token)] = caller()
+        directory.callers[fingerprint(token)] = caller()
         await identify(token)
         assert len(identify) <= 3
     for token in tokens:

@@ -37,10 +37,14 @@ def settings(home: Home, *, drain_ms: int = 2_000) -> ServeSettings:
     return ServeSettings(home=home, service=NAME, full_names=(four_kinds.FULL_NAME,), drain_ms=drain_ms)
 
 
-async def identify(_: str) -> Caller:
-    return Caller(
-        credential_id=bytes(16), role=Role.AGENT, agent_id=None, project_id=None, generation=1, label="somebody"
-    )
+class Identifying:
+    def known(self, _: str) -> Caller | None:
+        return None
+
+    async def __call__(self, _: str) -> Caller:
+        return Caller(
+            credential_id=bytes(16), role=Role.AGENT, agent_id=None, project_id=None, generation=1, label="somebody"
+        )
 
 
 class Parked:
@@ -71,7 +75,7 @@ class Parked:
 def add(server: Server, servicer: object) -> None:
     rules = {name: Rule(roles=frozenset(Role), deadline_ms_max=60_000) for name in KINDS}
     built = guarded(
-        servicer, descriptor=four_kinds.DESCRIPTOR, rules=rules, identify=identify, statuses={}, gate=server.gate
+        servicer, descriptor=four_kinds.DESCRIPTOR, rules=rules, identify=Identifying(), statuses={}, gate=server.gate
     )
     four_kinds.add_to_server(built, server.grpc)
 

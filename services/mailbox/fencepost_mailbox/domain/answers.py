@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import (
     ConflictingReply,
     InvalidState,
@@ -69,7 +69,7 @@ _TABLES: Final = MappingProxyType(
 _SEND_INSTEAD: Final = "If there is more to say, send it as information with send_message."
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Settled:
     """The answer that a request has."""
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import enum
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import ConflictingOutcome, InvalidBinding, InvalidLimit, StaleBinding
 from fencepost_mailbox.domain.values import (
     BINDING_ID_BYTES_MAX,
@@ -71,7 +71,7 @@ BINDING: Final[Mapping[tuple[BindingState, BindingEvent], BindingState]] = Mappi
 ENDED: Final = frozenset({BindingState.OUTCOME_RECORDED, BindingState.PUBLISHED})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Turn:
     """A turn in its provider's words, and how the work entered it."""
 
@@ -81,7 +81,7 @@ class Turn:
     mode: Mode
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Ending:
     """How a turn ended. `final` is its final words where they can be answered; `final_bytes` how many there were."""
 
@@ -94,7 +94,7 @@ class Ending:
         return hashlib.blake2b(self.final, digest_size=16).digest()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Binding:
     """A binding as it is stored."""
 
@@ -199,7 +199,7 @@ def publishes(kind: Kind, completion: Completion) -> bool:
     return kind is Kind.PROMPT or completion is Completion.AUTOMATIC
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Publication:
     """What is answered from an outcome."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.bindings import ENDED, Binding, BindingState, Turn
 from fencepost_mailbox.domain.delivery import Event
 from fencepost_mailbox.domain.refusals import (
@@ -53,7 +53,7 @@ class Outcome(enum.IntEnum):
     UNCERTAIN = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Claim:
     """A claim as it is stored."""
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.answers import AnswerEvent
 from fencepost_mailbox.domain.refusals import AgentDeleted
 from fencepost_mailbox.domain.values import Delivery, Record
@@ -47,7 +47,7 @@ class Phase(enum.IntEnum):
     FINISHED = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Tombstone:
     """What is left of a deleted agent."""
 

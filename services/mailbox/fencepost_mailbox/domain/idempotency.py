@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from dataclasses import dataclass
+import struct
+from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import IdempotencyConflict, InvalidIdempotencyKey, KeyCancelled
 from fencepost_mailbox.domain.values import KEY_BYTES_MAX
 
+_length: Final = struct.Struct(">I").pack
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+
+@value(frozen=True, kw_only=True, slots=True)
 class KeyRow:
     """What a key stands for: a record, or nothing ever (cancelled)."""
 
@@ -42,7 +46,7 @@ def fingerprint(*parts: bytes) -> bytes:
 
     Each part is length-prefixed, so that no two calls run together.
     """
-    told = b"".join([piece for part in parts for piece in (len(part).to_bytes(4, "big"), part)])
+    told = b"".join([_length(len(part)) + part for part in parts])
     return hashlib.blake2b(told, digest_size=16).digest()
 
 

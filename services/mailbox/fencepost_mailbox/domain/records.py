@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, Final
 
+from fencepost_kit.values import replace
 from fencepost_mailbox.domain import delivery, inbox
 from fencepost_mailbox.domain.values import (
     WORK,
     Answer,
     Attributes,
     Completion,
+    Delivery,
+    Inbox,
     Kind,
     Origin,
     Record,
     ReplyStatus,
+)
+
+
+def _admitted(kind: Kind) -> tuple[Delivery, Answer, Inbox]:
+    state, answer = delivery.admitted(kind), Answer.OPEN if kind in WORK else Answer.NONE
+    return state, answer, inbox.place(kind=kind, delivery=state, answer=answer, exposed=False, acknowledged=False)
+
+
+# How each kind begins, derived once: every send asks.
+_ADMITTED: Final[Mapping[Kind, tuple[Delivery, Answer, Inbox]]] = MappingProxyType(
+    {kind: _admitted(kind) for kind in Kind}
 )
 
 
@@ -36,8 +51,7 @@ def new_record(
     attributes: Attributes | None = None,
 ) -> Record:
     """Return a record that has just been admitted."""
-    state = delivery.admitted(kind)
-    answer = Answer.OPEN if kind in WORK else Answer.NONE
+    state, answer, place = _ADMITTED[kind]
     return Record(
         sequence=sequence,
         record_id=record_id,
@@ -55,7 +69,7 @@ def new_record(
         answer=answer,
         exposed=False,
         acknowledged=False,
-        inbox=inbox.place(kind=kind, delivery=state, answer=answer, exposed=False, acknowledged=False),
+        inbox=place,
         position=sequence,
         claim_token=None,
         claim_generation=0,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+from fencepost_kit.values import value
 
 BODY_BYTES_MAX: Final = 65_536
 KEY_BYTES_MAX: Final = 256
@@ -181,7 +182,7 @@ class Reader(enum.IntEnum):
     OFF = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Attributes:
     """What a sender said of a record besides its text. It never changes.
 
@@ -195,7 +196,7 @@ class Attributes:
     task_id: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Record:
     """A record as it is stored."""
 
@@ -226,7 +227,7 @@ class Record:
     attributes: Attributes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Fact:
     """Something that became true of a record, with what it rests on."""
 
@@ -238,7 +239,7 @@ class Fact:
     evidence: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Agent:
     """An agent as the directory knows it."""
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Generic, Protocol, TypeVar
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.answers import Settled
 from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.claims import Claim, ClaimState
@@ -29,7 +29,7 @@ T = TypeVar("T")
 TCo = TypeVar("TCo", covariant=True)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Applied(Generic[T]):
     """What an operation answers, and whom its commit concerns."""
 
@@ -46,7 +46,7 @@ class Applied(Generic[T]):
     at_ms: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Credential:
     """A credential in the mirror of the directory."""
 
@@ -60,7 +60,7 @@ class Credential:
     revision: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class DirectoryPosition:
     """How far the mirror has followed."""
 

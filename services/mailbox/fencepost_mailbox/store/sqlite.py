@@ -489,9 +489,9 @@ class Sequencer:
 
 
 class SqliteTransaction(SqliteQueries):
-    """Reads and writes of one transaction, on the writer thread.
+    """Reads and writes of the transaction that stands, on the writer thread; renewed for each.
 
-    In one that is kept or lost as a whole (hold_back), new keys and records are held back and written together, many
+    In one that is kept or lost as a whole, new keys and records are held back and written together, many
     rows a statement: before anything else is read or written, and at settle(). A key is taken to be new there: one that
     was known ends the transaction when it is written, and the batch is run again with each operation on its own.
     """
@@ -507,9 +507,9 @@ class SqliteTransaction(SqliteQueries):
         self._floors = floors
         # Agents that have no tombstone: asked for with every send, so remembered over transactions.
         self._living = living
-        # Agents that this transaction buried: never remembered as living, though their savepoint may be rolled back.
+        # Agents that the transaction buried: never remembered as living, though their savepoint may be rolled back.
         self._buried: set[bytes] = set()
-        # Floors that this transaction changed: read from the database, never cached, since a savepoint may still be
+        # Floors that the transaction changed: read from the database, never cached, since a savepoint may still be
         # rolled back.
         self._raised: set[bytes] = set()
         self._task_transaction = SqliteTaskTransaction(cursor)
@@ -543,9 +543,37 @@ class SqliteTransaction(SqliteQueries):
         """See Transaction."""
         return self._evidence_transaction
 
-    def hold_back(self) -> None:
-        """Hold new keys and records back from now on."""
-        self._holds_back = True
+    def renew(self, *, hold_back: bool) -> None:
+        """Stand for a transaction that has just begun: of the one before nothing is known any more.
+
+        hold_back: hold new keys and records back.
+        """
+        self._holds_back = hold_back
+        if self._keys or self._records:
+            self._keys, self._records = [], []
+        if self._buried or self._raised:
+            self._buried, self._raised = set(), set()
+        self._task_transaction.renew(hold_back=hold_back)
+
+    def held_back(self) -> tuple[int, int, int]:
+        """Return how many keys, records and events of tasks are held back."""
+        return len(self._keys), len(self._records), self._task_transaction.held_back
+
+    def take_back(self, keys: int, records: int, events: int) -> bool:
+        """Forget what was held back behind so many keys, records and events; tell whether those keys were new."""
+        dropped = self._keys[keys:]
+        del self._keys[keys:], self._records[records:]
+        self._task_transaction.take_back(events)
+        return not any(self.key(row[0], Operation(row[1]), row[2]) for row in dropped)
+
+    def key(self, caller: bytes, operation: Operation, key: bytes) -> KeyRow | None:
+        """See Queries. What is held back is looked through, and not written for it."""
+        scope = (caller, int(operation), key)
+        for row in self._keys:
+            if row[:3] == scope:
+                return KeyRow(fingerprint=row[3], record_id=row[4])
+        rows = self._own_cursor.execute(sql.KEY, {"caller": caller, "operation": scope[1], "key": key}).fetchall()
+        return KeyRow(fingerprint=rows[0][0], record_id=rows[0][1]) if rows else None
 
     def settle(self) -> None:
         """Write what was held back, in the order in which it came.
@@ -559,6 +587,7 @@ class SqliteTransaction(SqliteQueries):
         if self._records:
             rows, self._records = self._records, []
             self._insert_together(_INSERT_RECORDS, rows)
+        self._task_transaction.settle()
 
     def _insert_together(self, statements: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> None:
         for first in range(0, len(rows), INSERTED_ROWS_MAX):
@@ -887,14 +916,32 @@ class MailboxWriter(SqliteWriter[SqliteTransaction]):
 
     def begin(self, *, whole: bool = False) -> SqliteTransaction:
         """See fencepost_kit.groupcommit.Writer."""
-        self._open = super().begin(whole=whole)
-        if whole:
-            self._open.hold_back()
-        return self._open
+        transaction = super().begin(whole=whole)
+        transaction.renew(hold_back=whole)
+        return transaction
+
+    def mark(self) -> object:
+        """See fencepost_kit.groupcommit.Writer."""
+        return self._connection.total_changes, *self._transaction.held_back()
+
+    def take_back(self, mark: Any) -> bool:
+        """See fencepost_kit.groupcommit.Writer. A key that is known has a receipt, which stands before any refusal."""
+        changes, keys, records, events = mark
+        return self._connection.total_changes == changes and self._transaction.take_back(keys, records, events)
+
+    def rollback_to_savepoint(self) -> None:
+        """See fencepost_kit.groupcommit.Writer."""
+        super().rollback_to_savepoint()
+        self._transaction.tasks.undone()
+
+    def commit(self) -> None:
+        """See fencepost_kit.groupcommit.Writer."""
+        super().commit()
+        self._transaction.tasks.committed()
 
     def settle(self) -> None:
         """See fencepost_kit.groupcommit.Writer."""
-        self._open.settle()
+        self._transaction.settle()
 
 
 class SqliteStore:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.hops import check_hops
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
@@ -19,7 +18,7 @@ from fencepost_mailbox.usecases.ports import Ports, Readership, agent_of, fence,
 from fencepost_mailbox.usecases.threads.attach import Attached, attach
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Receipt:
     """Proof that a record is on disk, and how far it has come."""
 
@@ -29,7 +28,7 @@ class Receipt:
     readership: Readership
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made. The target counts as it was written: a key is looked up before its target is resolved."""
 
@@ -53,15 +52,14 @@ class Command:
             InvalidMessage: the body cannot be stored.
         """
         target = self.target.encode("utf-8", "replace")
-        parts = [bytes([self.kind, self.completion]), target, check_body(self.body)]
-        if self.attached is not None:
-            parts += self.attached.parts()
-        if self.supervised:
-            parts.append(b"supervised")
-        return fingerprint(*parts)
+        kinds, body = bytes((self.kind, self.completion)), check_body(self.body)
+        if self.attached is None and not self.supervised:
+            return fingerprint(kinds, target, body)
+        more = self.attached.parts() if self.attached is not None else []
+        return fingerprint(kinds, target, body, *more, *([b"supervised"] if self.supervised else []))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Admission:
     """The writing part."""
 

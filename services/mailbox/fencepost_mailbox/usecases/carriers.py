@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.pages import page_number
 from fencepost_mailbox.domain.refusals import InvalidLimit
@@ -29,7 +29,7 @@ class ReportOwners:
         self._ports.owners.report(dispatcher, incarnation, owners, newest=newest)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Bound:
     """A page of bindings with the records that they are on; `next_token` is empty on the last."""
 

@@ -6,10 +6,10 @@ A dispatcher carries one record into a conversation (M072 M076 M082 M090 to M094
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.answers import AnswerEvent
 from fencepost_mailbox.domain.bindings import Binding, BindingState, Turn, check_turn, publishes
 from fencepost_mailbox.domain.claims import (
@@ -59,7 +59,7 @@ class ClaimKind(enum.IntEnum):
     STOP = 4
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A Claim as it was made; see ClaimRequest."""
 
@@ -73,7 +73,7 @@ class Command:
     key: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Taken:
     """A claim with the record that it is on."""
 
@@ -82,7 +82,7 @@ class Taken:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Claiming:
     """The writing part of Claim."""
 
@@ -243,7 +243,7 @@ class TakeClaim:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Settled:
     """What became of a claim."""
 
@@ -252,7 +252,7 @@ class Settled:
     reply_id: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Releasing:
     """The writing part of Release."""
 
@@ -379,7 +379,7 @@ _FACT_OF: Final = {
 }
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Finishing:
     """The writing part of Finish.
 
@@ -500,7 +500,7 @@ class Finish:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Expiring:
     """Turn claims that stood for too long uncertain. Never an accepted one: acceptance does not expire."""
 
@@ -516,7 +516,7 @@ class Expiring:
         return Applied(value=len(expired), wakes=concerned, work=concerned)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Resuming:
     """The first operation of a process: a stop of the mailbox costs no claim its term."""
 
@@ -527,7 +527,7 @@ class Resuming:
         return Applied(value=tx.extend_held_claims(self.now_ms))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Restoring:
     """The first operation on a restored copy: nobody knows what became of claims that were held when it was made."""
 

@@ -5,8 +5,7 @@ Source: ARCHITECTURE "Identity and fences", "Deleting an agent".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.answers import settle
 from fencepost_mailbox.domain.deletion import (
     ABANDONED,
@@ -32,7 +31,7 @@ from fencepost_mailbox.usecases.ports import lose_sight
 from fencepost_mailbox.usecases.tasks.steps import leave_tasks
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Settling:
     """Settles open requests to and from a deleted agent; of `seed`, a minted id, the host's records take theirs."""
 
@@ -82,7 +81,7 @@ class Settling:
         return request.recipient
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Closing:
     """An agent whose mail is to be closed; `seed` is an id minted for it."""
 
@@ -118,7 +117,7 @@ class Closing:
         return tuple(dict.fromkeys(concerned))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Erasing:
     """One chunk of the erasure of what a deleted agent was sent, and of everything that was kept about it.
 
@@ -152,7 +151,7 @@ class Erasing:
         return Applied(value=ended, wakes=told, work=told)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Finishing:
     """Sessions knows that nothing is left: only the tombstone stays."""
 

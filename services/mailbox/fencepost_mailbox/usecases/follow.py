@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.values import Agent
 from fencepost_mailbox.store.protocol import Applied, Credential, DirectoryPosition, Transaction
 from fencepost_mailbox.usecases.delete import Closing
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class DirectoryStep:
     """A change of the directory, or a whole one."""
 
@@ -36,7 +36,7 @@ class DirectoryStep:
         return Applied(value=None, wakes=concerned, work=concerned)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class NotingReads:
     """Write when agents last read their mailboxes; coarse, for people who wonder whether anybody looks."""
 

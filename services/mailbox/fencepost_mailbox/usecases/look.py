@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.refusal import PermissionDenied
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.bindings import Binding
 from fencepost_mailbox.domain.explanations import summary
 from fencepost_mailbox.domain.pages import page_number
@@ -49,7 +49,7 @@ class Direction(enum.IntEnum):
     SENT = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Listing:
     """A page of a listing; `next_token` is empty on the last."""
 
@@ -57,7 +57,7 @@ class Listing:
     next_token: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Explanation:
     """What is known of a record."""
 

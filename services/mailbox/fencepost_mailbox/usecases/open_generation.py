@@ -6,8 +6,8 @@ What older lives held is told and fenced (M075 M097).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.claims import check_floor
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.values import OPEN_REQUESTS_MAX, Record
@@ -16,7 +16,7 @@ from fencepost_mailbox.usecases.ports import Ports, supersede
 from fencepost_mailbox.usecases.tasks.steps import lose_attempt
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Opened:
     """A floor that stands, and what an earlier life may have left."""
 
@@ -25,7 +25,7 @@ class Opened:
     open_requests: Sequence[Record]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Opening:
     """The writing part."""
 

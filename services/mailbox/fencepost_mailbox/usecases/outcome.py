@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit import faults
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.answers import AnswerEvent
 from fencepost_mailbox.domain.bindings import (
     BINDING,
@@ -42,7 +42,7 @@ from fencepost_mailbox.usecases.tasks.waking import close_wake
 RECORDED: Final = faults.register("mailbox.outcome.recorded", "the end of a turn is written, its answer is not")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Recorded:
     """Where a binding stands."""
 
@@ -51,7 +51,7 @@ class Recorded:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Recording:
     """The first step. Checked against the claim's own generation: evidence of a replaced life counts, once."""
 
@@ -138,7 +138,7 @@ class Recording:
         )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Publishing:
     """The second step: of one end, one requester's, or all. `seed` is a minted id; replies take theirs of it."""
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Final, Protocol
 
 from fencepost_kit.clock import Clock
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.answers import AnswerEvent, settle
 from fencepost_mailbox.domain.bindings import BINDING, Binding, BindingEvent, BindingState
 from fencepost_mailbox.domain.claims import Claim, ClaimState, check_floor, loses_sight
@@ -104,7 +105,7 @@ class Signals(Protocol):
         ...
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Ports:
     """Everything that a use case is given."""
 
@@ -116,7 +117,7 @@ class Ports:
     owners: Owners = field(default_factory=Owners)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Readership:
     """Who looks at a mailbox, and when it was last read."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import new_record
@@ -16,7 +15,7 @@ from fencepost_mailbox.usecases.admit import Receipt, existing, receipt
 from fencepost_mailbox.usecases.ports import OPERATOR, Ports
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made. No project means every project."""
 
@@ -34,7 +33,7 @@ class Command:
         return fingerprint(self.project_id or b"", self.target.encode("utf-8", "replace"), check_body(self.body))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Prompting:
     """The writing part."""
 

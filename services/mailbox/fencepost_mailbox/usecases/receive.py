@@ -6,11 +6,11 @@ Source: M006 to M012 M017 M029 to M040 M099 M100.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain import cursors, pages
 from fencepost_mailbox.domain.answers import AnswerEvent, settle
 from fencepost_mailbox.domain.delivery import Event, advance
@@ -38,7 +38,7 @@ _NEW: Final = (Inbox.FRESH,)
 _REPLAY: Final = (Inbox.FRESH, Inbox.SEEN)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made; see ReceiveRequest."""
 
@@ -49,7 +49,7 @@ class Command:
     page_bytes: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Page:
     """What receive answers."""
 
@@ -82,7 +82,7 @@ def acknowledge(tx: Transaction, record: Record, *, generation: int, evidence: s
         tx.tasks.leave(record.recipient, record.parent_id)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Acknowledging:
     """Acknowledge what was shown up to a position, in bounded steps.
 
@@ -109,7 +109,7 @@ class Acknowledging:
         return Applied(value=len(records) == ACKNOWLEDGED_ROWS_MAX, wakes=woken, work=woken)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Seen:
     """The records of a page, whether more stand behind them, and the newest commit that they take into account."""
 
@@ -118,7 +118,7 @@ class Seen:
     high_water: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Reading:
     """Take a page in one transaction.
 
@@ -341,7 +341,7 @@ class Wait:
             )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Fencing:
     """See a generation, and nothing more."""
 

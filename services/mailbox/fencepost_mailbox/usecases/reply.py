@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.answers import AnswerEvent, judge_reply, settle
 from fencepost_mailbox.domain.idempotency import check_key, fingerprint, judge_repeat
 from fencepost_mailbox.domain.records import evolve, new_record
@@ -18,7 +17,7 @@ from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
 from fencepost_mailbox.usecases.tasks.waking import close_wake
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made."""
 
@@ -36,7 +35,7 @@ class Command:
         return fingerprint(self.request_id, bytes([self.status]), check_body(self.body))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Answering:
     """The writing part."""
 

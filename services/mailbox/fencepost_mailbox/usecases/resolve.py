@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.answers import (
     RESOLVED_STATUS,
     AnswerEvent,
@@ -22,7 +21,7 @@ from fencepost_mailbox.usecases.ports import OPERATOR, Ports
 from fencepost_mailbox.usecases.reply import write_answer
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made."""
 
@@ -33,7 +32,7 @@ class Command:
     key: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Resolved:
     """A settled delivery."""
 
@@ -43,7 +42,7 @@ class Resolved:
     new_record_id: bytes | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Resolving:
     """The writing part."""
 

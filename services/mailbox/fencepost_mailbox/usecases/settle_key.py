@@ -5,10 +5,9 @@ Source: ARCHITECTURE "Settling an unknown".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.idempotency import KeyVerdict, check_key, judge_settle
 from fencepost_mailbox.domain.values import Operation, Record
@@ -17,7 +16,7 @@ from fencepost_mailbox.usecases.admit import Receipt, existing, receipt
 from fencepost_mailbox.usecases.ports import Ports, agent_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """What is asked: the epoch that the lost call was made under, its key and its content."""
 
@@ -27,7 +26,7 @@ class Command:
     content: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Settling:
     """The writing part. It gives no authority, so that a life that ended may still learn what became of its calls."""
 
@@ -59,7 +58,7 @@ class Settling:
         return Applied(value=existing(tx, row.record_id))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Settlement:
     """The answer: a receipt, durably cancelled, or unknown because this is another store."""
 

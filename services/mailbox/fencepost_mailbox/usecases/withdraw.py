@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.answers import AnswerEvent, judge_withdrawal, settle
 from fencepost_mailbox.domain.records import evolve
 from fencepost_mailbox.domain.values import FactKind
@@ -13,7 +12,7 @@ from fencepost_mailbox.usecases.claim import note
 from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Withdrawing:
     """The writing part. Its natural key is the request."""
 

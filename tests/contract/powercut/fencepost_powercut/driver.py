@@ -52,6 +52,11 @@ class Cursor:
             self._connection.executemany(statement, list(many)).fetchall()
         return self
 
+    def executescript(self, script: str) -> Self:
+        """Run statements without parameters. Outside of a transaction: the driver would commit it first."""
+        assert not self._connection.in_transaction
+        return self.execute(script)
+
     def fetchall(self) -> list[tuple[Any, ...]]:
         """Return the rows that are left."""
         rows, self._rows = self._rows, []
@@ -77,6 +82,15 @@ class Connection:
     def execute(self, statement: str, parameters: Parameters = ()) -> Cursor:
         """Run in a cursor of its own."""
         return self.cursor().execute(statement, parameters)
+
+    def commit(self) -> None:
+        """Commit the transaction that stands."""
+        self.execute("COMMIT")
+
+    @property
+    def total_changes(self) -> int:
+        """How many rows were ever changed."""
+        return self._connection.total_changes()
 
     @property
     def in_transaction(self) -> bool:

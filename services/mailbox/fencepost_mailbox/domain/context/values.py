@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
+
+from fencepost_kit.values import value
 
 CONTEXT_BYTES_MAX: Final = 262_144
 CONTEXT_KEY_BYTES_MAX: Final = 256
@@ -29,7 +30,7 @@ TASKS_LOOKED_AT_MAX: Final = 1000
 VERSION_MAX: Final = 2**53
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Topic:
     """A key of a project: which version is the newest, and whether it is kept for ever."""
 
@@ -40,7 +41,7 @@ class Topic:
     published_at_ms: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class ContextVersion:
     """One version of a context. In lists content is empty. No publisher means the operator."""
 
@@ -53,7 +54,7 @@ class ContextVersion:
     content: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class ShownContext:
     """A version as it is shown: with what is true of its key now."""
 
@@ -61,7 +62,7 @@ class ShownContext:
     topic: Topic
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Memory:
     """One version of what a project remembers. In lists content is empty. No author means the operator."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
+
+from fencepost_kit.values import value
 
 EVIDENCE_PREFIX: Final = "evi_"
 EVIDENCE_OF_A_TASK_MAX: Final = 256
@@ -37,7 +38,7 @@ class Verdict(enum.IntEnum):
     UNAVAILABLE = 3
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class FileReported:
     """A file of a commit, or of the checkout where `commit` is empty."""
 
@@ -46,14 +47,14 @@ class FileReported:
     commit: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class CommitReported:
     """A commit."""
 
     commit: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class DiffReported:
     """A file with a difference, or the two commits that it lies between."""
 
@@ -62,7 +63,7 @@ class DiffReported:
     head: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class RunReported:
     """A test."""
 
@@ -75,7 +76,7 @@ class RunReported:
 Reported = FileReported | CommitReported | DiffReported | RunReported
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Evidence:
     """A piece of evidence. `reporter` and `verified_for` are None for the operator."""
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 from typing import Final
+
+from fencepost_kit.values import value
 
 # Paths, globs and ids of one request, together (T096).
 PATHS_MAX: Final = 100
@@ -33,7 +34,7 @@ class Mode(enum.IntEnum):
     SHARED = 2
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Scope:
     """Where paths count: everywhere in the project where checkout is empty."""
 
@@ -41,7 +42,7 @@ class Scope:
     ignore_case: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Span:
     """A path or glob that is asked about or held."""
 
@@ -49,7 +50,7 @@ class Span:
     glob: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Reserved:
     """One path or glob that an agent holds. `leading` is where it is filed: see domain.files.paths."""
 
@@ -68,7 +69,7 @@ class Reserved:
     reason: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Conflict:
     """What was asked about, and what somebody else holds of it."""
 
@@ -76,7 +77,7 @@ class Conflict:
     held: Reserved
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Conflicts:
     """What stands in the way, the first CONFLICTS_LISTED_MAX of it."""
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any, cast
 
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.tasks.transitions import Effect, Rule, To
 from fencepost_mailbox.domain.tasks.values import (
     Action,
@@ -24,7 +24,7 @@ _AGAIN = (Action.RETRY, Action.REASSIGN, Action.OVERRIDE_RETRY, Action.OVERRIDE_
 _GIVEN = (Action.REASSIGN, Action.OVERRIDE_REASSIGN)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Words:
     """What an action says. Empty where it says nothing."""
 
@@ -37,7 +37,7 @@ class Words:
     start_deadline_ms: int = 0
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Move:
     """An action that was decided: by whom, when, with which number, and what follows from the rest of the store."""
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import InvalidTimeout
 from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.needs import check_field
@@ -36,7 +36,7 @@ from fencepost_mailbox.domain.tasks.values import (
 _HEX: Final = re.compile(r"[0-9a-f]+")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Asked:
     """What an action must say: the public name of its text, and which fields it cannot do without."""
 

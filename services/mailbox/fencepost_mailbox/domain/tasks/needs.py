@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.refusals import InvalidState, NotFound
 from fencepost_mailbox.domain.tasks.refusals import (
@@ -40,7 +40,7 @@ def task_id_text(task_id: bytes) -> str:
     return TASK_PREFIX + task_id.hex()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Case:
     """What the conditions of a rule are judged by; only what the rule needs is filled in."""
 
@@ -61,7 +61,7 @@ class Case:
     open_prerequisites: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Prerequisites:
     """What the store says of prerequisites that are asked for."""
 

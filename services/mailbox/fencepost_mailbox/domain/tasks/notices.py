@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.tasks.values import SETTLED, Action, Notice, Part, Phase, Task
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Standing:
     """Whose a notice is, and in which phases of its task it stands."""
 

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any, Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import InvalidState, Unauthorized
 from fencepost_mailbox.domain.tasks.values import EXECUTING, Action, AttemptOutcome, Notice, Part, Phase, State
 
@@ -57,7 +57,7 @@ class Effect(enum.Enum):
     FENCE = "fence"
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Rule:
     """One row: who may, what it needs, where it leads, what it does to the attempt, and whom it tells."""
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Final
+
+from fencepost_kit.values import value
 
 DESCRIPTION_BYTES_MAX: Final = 65_536
 ACCEPTANCE_BYTES_MAX: Final = 65_536
@@ -184,7 +186,7 @@ class Notice(enum.IntEnum):
     ORPHANED = 14
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class ContextRef:
     """A shared context that belongs to a task; version 0 is the newest that there was."""
 
@@ -192,7 +194,7 @@ class ContextRef:
     version: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Task:
     """A task as it is stored. No issuer or reviewer means the operator, no assignee the pool; times 0 mean none."""
 
@@ -237,7 +239,7 @@ class Task:
     acceptance: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Attempt:
     """One execution of a revision by one life of one agent."""
 
@@ -252,7 +254,7 @@ class Attempt:
     outcome: AttemptOutcome
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class TaskEvent:
     """One thing that happened to a task, and what it left."""
 
@@ -275,7 +277,7 @@ class TaskEvent:
     facts: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Notification:
     """Something that an agent should know or do, until the transition that settles it."""
 
@@ -291,7 +293,7 @@ class Notification:
     earlier_wake_id: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Supervised:
     """An entry of an agent's supervision set."""
 
@@ -301,7 +303,7 @@ class Supervised:
     at_ms: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Run:
     """How far an agent was given its notifications in one run, and which messages it was told of."""
 

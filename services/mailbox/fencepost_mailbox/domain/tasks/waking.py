@@ -8,10 +8,10 @@ the pool, and tasks that stand behind another in a queue.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.tasks.needs import task_id_text
 from fencepost_mailbox.domain.tasks.values import Notice, Notification
 from fencepost_mailbox.domain.values import Delivery, Record
@@ -34,7 +34,7 @@ WITH_A_FREE_SLOT: Final = frozenset({Notice.ASSIGNED, Notice.REWORK})
 WAKING: Final = ALWAYS | WITH_A_FREE_SLOT
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Due:
     """What is to be told to an agent now.
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import InvalidQuery
 from fencepost_mailbox.domain.values import LISTING_BODY_CHARACTERS_MAX
 
@@ -32,7 +32,7 @@ _UNSPACED: Final = re.compile(
 _ACCENT_CLASS_MIN: Final = 10
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Term:
     """A word or several in this order; `beginning`: the last one may go on."""
 

@@ -28,6 +28,9 @@ from fencepost_mailbox.store.protocol import InvariantBroken
 from fencepost_mailbox.store.tasks import sqlite_statements as sql
 from fencepost_mailbox.store.tasks.protocol import Listed
 
+# Tasks that the writer keeps at hand, and how long the texts of one may be altogether.
+TASKS_KEPT_MAX: Final = 512
+TASK_KEPT_CHARS_MAX: Final = 8192
 _STATE: Final = {int(member): member for member in State}
 _PHASE: Final = {int(member): member for member in Phase}
 _CERTAINTY: Final = {int(member): member for member in Certainty}
@@ -239,6 +242,11 @@ def supervised_from_row(row: tuple[Any, ...]) -> Supervised:
     return Supervised(agent=row[0], task_id=row[1], sequence=row[2], at_ms=row[3])
 
 
+def _text_chars(task: Task) -> int:
+    texts = (task.description, task.acceptance, task.note, task.wait_reason, task.result, task.evidence, task.feedback)
+    return sum(map(len, texts)) + len(task.failure)
+
+
 class SqliteTaskQueries:
     """Reads of tasks through one cursor. Results are fetched whole."""
 
@@ -376,7 +384,64 @@ class SqliteTaskQueries:
 
 
 class SqliteTaskTransaction(SqliteTaskQueries):
-    """Reads and writes of tasks in one transaction, on the writer thread."""
+    """Reads and writes of tasks in the transaction that stands, on the writer thread.
+
+    Tasks that are worked on are kept from one transaction to the next: this is the only writer, and the driver gives
+    the interpreter's lock up for each of their columns. What a transaction has seen is kept once it is durable.
+    """
+
+    def __init__(self, cursor: sqlite3.Cursor) -> None:
+        super().__init__(cursor)
+        self._kept: dict[bytes, Task] = {}
+        # As the transaction that stands has read or written them.
+        self._seen: dict[bytes, Task] = {}
+        self._holds_back = False
+        self._events: list[tuple[Any, ...]] = []
+
+    def renew(self, *, hold_back: bool) -> None:
+        """Stand for a transaction that has just begun. hold_back: hold events back, which it never reads."""
+        self._holds_back = hold_back
+        if self._events:
+            self._events = []
+        self.undone()
+
+    @property
+    def held_back(self) -> int:
+        """How many events are held back."""
+        return len(self._events)
+
+    def take_back(self, events: int) -> None:
+        """Forget the events that were held back behind so many."""
+        del self._events[events:]
+
+    def settle(self) -> None:
+        """Write what was held back."""
+        if self._events:
+            rows, self._events = self._events, []
+            self._cursor.executemany(sql.INSERT_EVENT, rows)
+
+    def committed(self) -> None:
+        """Keep what the transaction has seen: it is durable."""
+        if self._seen:
+            found = self._seen.items()
+            self._kept |= {task_id: task for task_id, task in found if _text_chars(task) <= TASK_KEPT_CHARS_MAX}
+            self._seen = {}
+            while len(self._kept) > TASKS_KEPT_MAX:
+                del self._kept[next(iter(self._kept))]
+
+    def undone(self) -> None:
+        """Forget what the transaction has seen: all of it, or some, is undone."""
+        if self._seen:
+            self._seen = {}
+
+    def task(self, task_id: bytes) -> Task | None:
+        """See TaskQueries."""
+        task = self._seen.get(task_id) or self._kept.get(task_id)
+        if task is None:
+            task = super().task(task_id)
+            if task is not None:
+                self._seen[task_id] = task
+        return task
 
     def _guarded(self, statement: str, **parameters: Any) -> None:
         if self._cursor.execute(statement, parameters).rowcount != 1:
@@ -385,6 +450,7 @@ class SqliteTaskTransaction(SqliteTaskQueries):
     def insert(self, task: Task) -> None:
         """See TaskTransaction."""
         self._cursor.execute(sql.INSERT_TASK, task_row(task))
+        self._seen[task.task_id] = task
 
     def move(self, before: Task, after: Task) -> None:
         """See TaskTransaction."""
@@ -396,6 +462,8 @@ class SqliteTaskTransaction(SqliteTaskQueries):
             was_attempt_id=before.attempt_id,
             **_changing(after),
         )
+        self._kept.pop(after.task_id, None)
+        self._seen[after.task_id] = after
 
     def insert_attempt(self, attempt: Attempt) -> None:
         """See TaskTransaction."""
@@ -425,7 +493,15 @@ class SqliteTaskTransaction(SqliteTaskQueries):
 
     def add_event(self, event: TaskEvent) -> None:
         """See TaskTransaction."""
-        self._cursor.execute(sql.INSERT_EVENT, event_row(event))
+        if self._holds_back:
+            self._events.append(event_row(event))
+        else:
+            self._cursor.execute(sql.INSERT_EVENT, event_row(event))
+
+    def event(self, sequence: int) -> TaskEvent | None:
+        """See TaskQueries."""
+        self.settle()
+        return super().event(sequence)
 
     def set_prerequisites(self, task_id: bytes, prerequisites: Iterable[bytes]) -> None:
         """See TaskTransaction."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from heapq import merge
 from typing import Any, Final
 
+from fencepost_kit.values import replace
 from fencepost_mailbox.domain.threads.indexing import TO_CLEAR, WIDE_BYTES
 from fencepost_mailbox.domain.threads.words import Term, spread
 from fencepost_mailbox.domain.values import Attributes, Kind, Record

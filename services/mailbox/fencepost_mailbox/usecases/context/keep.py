@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.context.values import PROJECT_OPEN_MS, SWEPT_VERSIONS_MAX
 from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.tasks.values import ContextRef
@@ -37,7 +37,7 @@ def pin_snapshots(
     return tuple(pinned)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class NotingActivity:
     """Write when agents of projects last called."""
 
@@ -49,7 +49,7 @@ class NotingActivity:
         return Applied(value=None)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Sweeping:
     """One chunk of letting go of what a project that is not open has not pinned."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.context.fields import check_key, check_prefix, check_version, page_size
 from fencepost_mailbox.domain.context.values import (
     BOOTSTRAP_AGENTS_MAX,
@@ -34,7 +34,7 @@ def missing(what: str) -> NotFound:
     )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class ContextPage:
     """A page of contexts or versions; `next_token` is empty on the last."""
 
@@ -42,7 +42,7 @@ class ContextPage:
     next_token: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class MemoryPage:
     """A page of a memory's versions; `next_token` is empty on the last."""
 
@@ -50,7 +50,7 @@ class MemoryPage:
     next_token: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Beginning:
     """What an agent needs that knows nothing yet."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.context.fields import (
     check_content,
     check_expected,
@@ -30,7 +29,7 @@ from fencepost_mailbox.usecases.requests import keep_result, known_result, packe
 from fencepost_mailbox.usecases.tasks.callers import Actor, actor_of, content_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Written:
     """The version that a call made."""
 
@@ -39,7 +38,7 @@ class Written:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Publish:
     """A call as it was made; see context.proto."""
 
@@ -52,7 +51,7 @@ class Publish:
     project_id: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Remember:
     """A call as it was made; see context.proto."""
 
@@ -86,7 +85,7 @@ def _state_of(who: bytes | None, at_ms: int) -> dict[str, str]:
     return {"by": uuid_text(who) if who is not None else "operator", "at_ms": str(at_ms)}
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Publishing:
     """The writing part of a publication."""
 
@@ -142,7 +141,7 @@ class Publishing:
         return Applied(value=written, wakes=woken, work=woken)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Remembering:
     """The writing part of a change of memory."""
 

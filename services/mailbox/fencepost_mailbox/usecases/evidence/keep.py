@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.evidence import fields
 from fencepost_mailbox.domain.evidence.refusals import InvalidEvidence
 from fencepost_mailbox.domain.evidence.values import Evidence, Reported, Verdict, that_fit
@@ -19,7 +19,7 @@ from fencepost_mailbox.usecases.requests import keep_result, known_result
 from fencepost_mailbox.usecases.tasks.callers import Actor, actor_of, content_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Add:
     """A call as it was made; see evidence.proto."""
 
@@ -29,7 +29,7 @@ class Add:
     request_id: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Added:
     """The piece that a call made."""
 
@@ -38,7 +38,7 @@ class Added:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Found:
     """What a check found; see evidence.proto."""
 
@@ -56,7 +56,7 @@ def _task_of(queries: Queries, actor: Actor, task_id: bytes) -> Task:
     return check_visible(found, actor.parts(found, frozenset()) - {Part.ELIGIBLE})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Adding:
     """The writing part of a report; `evidence_id` was minted for it."""
 
@@ -123,7 +123,7 @@ class Adding:
         return first
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Recording:
     """The writing part of a check."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.files.paths import leading
 from fencepost_mailbox.domain.files.refusals import InvalidReservation
 from fencepost_mailbox.domain.files.reserving import (
@@ -41,7 +41,7 @@ _ID_BYTES = 16
 _FROM_THE_FIRST = (b"", -1)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Reserve:
     """A call as it was made; see files.proto."""
 
@@ -55,7 +55,7 @@ class Reserve:
     request_id: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Renew:
     """A call as it was made; see files.proto."""
 
@@ -66,7 +66,7 @@ class Renew:
     request_id: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Release:
     """A call as it was made; see files.proto."""
 
@@ -78,7 +78,7 @@ class Release:
     request_id: bytes
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Answer:
     """What came of a reservation: an id and an expiry, or what stands in the way."""
 
@@ -89,7 +89,7 @@ class Answer:
     lapsed: bool = False
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Renewed:
     """How many paths were renewed, and when the first of them expires."""
 
@@ -98,7 +98,7 @@ class Renewed:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Released:
     """How many paths were given up."""
 
@@ -106,7 +106,7 @@ class Released:
     duplicate: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Reserving:
     """The writing part of a reservation."""
 
@@ -228,7 +228,7 @@ def named_of(
     return list(found.values()), absent
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Renewing:
     """The writing part of a renewal."""
 
@@ -275,7 +275,7 @@ class Renewing:
         return Applied(value=renewed, wakes=woken, work=woken)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Releasing:
     """The writing part of a release. Without a holder: anybody's, by the operator's word."""
 
@@ -317,7 +317,7 @@ class Releasing:
         return Applied(value=Released(count=count, duplicate=False), wakes=woken, work=woken)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class DroppingExpired:
     """What has expired counts for nothing; this only removes it."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.files.paths import check_path, overlap
 from fencepost_mailbox.domain.files.refusals import InvalidReservation
 from fencepost_mailbox.domain.files.reserving import barring, check_scope, page_size, spans_of
@@ -31,7 +31,7 @@ _PLACE_DIGITS_MAX: Final = 3
 Place = tuple[str, bytes, int]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Checked:
     """What bars the caller from writing, and when that was true."""
 
@@ -39,7 +39,7 @@ class Checked:
     at_ms: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class ReservationPage:
     """A page of reservations; `next_token` is empty on the last."""
 

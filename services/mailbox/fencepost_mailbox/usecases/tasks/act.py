@@ -6,12 +6,13 @@ One machine for all of them: what differs is in the tables of the domain.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.evidence.values import evidence_id_of
 from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.tasks.changes import Words
@@ -43,7 +44,7 @@ from fencepost_mailbox.usecases.tasks.steps import Deed, carry_out
 _TARGETED: Final = frozenset({Action.REASSIGN, Action.OVERRIDE_REASSIGN})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made; see tasks.proto. 0, empty and None say nothing."""
 
@@ -62,7 +63,7 @@ class Command:
     coordinator: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Acting:
     """The writing part."""
 
@@ -116,11 +117,13 @@ class Acting:
     def _case(self, tx: Transaction, task: Task, rule: Rule) -> Case:
         """Return what the rule's needs are judged by; asked of the store only where one needs it."""
         needs, agent = rule.needs, self.actor.agent_id
-        case = Case(now_ms=self.now_ms, task=task, actor=agent)
-        if Need.SLOT in needs and agent is not None:
-            case = replace(case, slot=tx.tasks.executing(agent))
-        if Need.NEXT in needs and agent is not None:
-            case = replace(case, first=tx.tasks.first_queued(agent))
+        case = Case(
+            now_ms=self.now_ms,
+            task=task,
+            actor=agent,
+            slot=tx.tasks.executing(agent) if agent is not None and Need.SLOT in needs else None,
+            first=tx.tasks.first_queued(agent) if agent is not None and Need.NEXT in needs else None,
+        )
         if Need.TARGET in needs and self.assignee is not None:
             reviewer = self._reviewer(task)
             case = replace(
@@ -215,7 +218,6 @@ class Act:
         ports, now_ms = self._ports, self._ports.clock.now_ms()
         actor = actor_of(ports, caller)
         content = content_of(command)
-        acting = Acting(actor=actor, command=command, content=content, attempt_id=ports.mint.new(), now_ms=now_ms)
         try:
             self._check(actor, command, now_ms)
             assignee, reviewer = await self._named(actor, command)
@@ -225,7 +227,17 @@ class Act:
             if known is None:
                 raise
             return known
-        return await ports.store.submit(replace(acting, assignee=assignee, reviewer=reviewer))
+        return await ports.store.submit(
+            Acting(
+                actor=actor,
+                command=command,
+                content=content,
+                attempt_id=ports.mint.new(),
+                now_ms=now_ms,
+                assignee=assignee,
+                reviewer=reviewer,
+            )
+        )
 
     def _check(self, actor: Actor, command: Command, now_ms: int) -> None:
         check_words(

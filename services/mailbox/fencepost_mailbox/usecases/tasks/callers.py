@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
 from functools import cache
+from operator import attrgetter
 from typing import Any, Final
 
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.idempotency import KeyRow, fingerprint
 from fencepost_mailbox.domain.refusals import KeyCancelled
-from fencepost_mailbox.domain.tasks.changes import Words
 from fencepost_mailbox.domain.tasks.needs import check_visible, parts_of
 from fencepost_mailbox.domain.tasks.refusals import RequestConflict
 from fencepost_mailbox.domain.tasks.values import Part, Task, TaskEvent
@@ -21,14 +22,11 @@ from fencepost_mailbox.usecases.ports import OPERATOR, Ports, fence
 # Scope of the request ids of services. No agent has an id of this length.
 SERVICE: Final = b"service"
 _SEQUENCE_BYTES: Final = 8
-_NO_WORDS: Final = Words()
-_LAYOUTS: Final[dict[type, tuple[bytes, tuple[tuple[str, bytes], ...]]]] = {}
-_NOTHING: Final = fingerprint()
 # Stands for no call: the mark of a request id that was cancelled.
 CANCELLED: Final = b""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Actor:
     """A verified caller as tasks see it."""
 
@@ -95,7 +93,7 @@ def parts_to(queries: Queries, actor: Actor, task: Task | None) -> frozenset[Par
     return actor.parts(task, eligible)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Change:
     """What a write did, also where it is told again."""
 
@@ -104,27 +102,31 @@ class Change:
 
 
 def content_of(command: Any) -> bytes:
-    """Return what stands for the content of a call: every field of its command, targets as they were written."""
-    title, named = _layout(command)
+    """Return what stands for the content of a call: every field of its command, targets as they were written.
+
+    A field that says what it says when it is left out is left out, which nearly all are.
+    """
+    kind: Any = type(command)
+    title, names, unsaid, read = _layout(kind)
     parts = [title]
-    for name, raw in named:
-        parts += [raw, _written(getattr(command, name))]
+    for name, said, default in zip(names, read(command), unsaid, strict=True):
+        if said is not default and said != default:
+            parts += [name, _written(said)]
     return fingerprint(*parts)
 
 
-def _layout(command: Any) -> tuple[bytes, tuple[tuple[str, bytes], ...]]:
-    """Return the name of a command's kind and those of its fields, each as bytes too."""
-    kind = type(command)
-    known = _LAYOUTS.get(kind)
-    if known is None:
-        named = tuple((one.name, one.name.encode("ascii")) for one in fields(command))
-        known = _LAYOUTS[kind] = kind.__name__.encode("ascii"), named
-    return known
-
-
 @cache
-def _of_nothing() -> bytes:
-    return content_of(_NO_WORDS)
+def _layout(kind: Any) -> tuple[bytes, tuple[bytes, ...], tuple[Any, ...], Callable[[Any], tuple[Any, ...]]]:
+    """Return the name of a command's kind, those of its fields, their defaults, and what reads all of them."""
+    told = fields(kind)
+    names = [one.name for one in told]
+    defaults = (one.default if one.default_factory is MISSING else one.default_factory() for one in told)
+    return (
+        kind.__name__.encode("ascii"),
+        tuple(name.encode("ascii") for name in names),
+        tuple(defaults),
+        attrgetter(*names) if len(names) > 1 else lambda command: (getattr(command, names[0]),),
+    )
 
 
 def _written(value: Any) -> bytes:
@@ -135,11 +137,8 @@ def _written(value: Any) -> bytes:
         return str(value).encode("utf-8", "replace")
     if value is None or isinstance(value, int):
         return str(value).encode("ascii")
-    if not value and kind is tuple:
-        return _NOTHING
     if hasattr(value, "__dataclass_fields__"):
-        # Most calls say nothing.
-        return _of_nothing() if value == _NO_WORDS else content_of(value)
+        return content_of(value)
     if isinstance(value, tuple):
         return fingerprint(*(_written(one) for one in value))
     if isinstance(value, Mapping):

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller, Role
 from fencepost_kit.ids import uuid_text
 from fencepost_kit.refusal import Refusal
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.tasks.changes import new_task
 from fencepost_mailbox.domain.tasks.fields import (
     check_deadline,
@@ -33,7 +32,7 @@ from fencepost_mailbox.usecases.tasks.callers import (
 from fencepost_mailbox.usecases.tasks.steps import Deed, record
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Command:
     """A call as it was made; see tasks.proto. Without a target the task is for the pool."""
 
@@ -54,7 +53,7 @@ class Command:
     project_id: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Creating:
     """The writing part."""
 

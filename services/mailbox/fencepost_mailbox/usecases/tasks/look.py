@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.pages import page_number
 from fencepost_mailbox.domain.tasks import fields
 from fencepost_mailbox.domain.tasks.needs import check_field
@@ -27,7 +27,7 @@ from fencepost_mailbox.usecases.tasks.supervise import Retire
 _BEFORE_ANYTHING: Final = 2**62
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Asked:
     """Which tasks; see ListTasksRequest."""
 
@@ -39,7 +39,7 @@ class Asked:
     project_id: bytes | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Listing:
     """A page of tasks; `next_token` is empty on the last."""
 
@@ -49,7 +49,7 @@ class Listing:
     retired: Sequence[bytes]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Shown:
     """A task as one who may see it is shown it."""
 
@@ -61,7 +61,7 @@ class Shown:
     supervised: bool
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class History:
     """A page of what happened to a task."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from fencepost_kit.identity import Caller
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.deletion import check_lives
 from fencepost_mailbox.domain.idempotency import KeyVerdict
 from fencepost_mailbox.domain.tasks.values import TaskEvent
@@ -15,7 +14,7 @@ from fencepost_mailbox.usecases.ports import Ports
 from fencepost_mailbox.usecases.tasks.callers import CANCELLED, Actor, actor_of, event_of
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class SettlingRequest:
     """The writing part. It gives no authority, so that a life that ended may still learn what became of its calls."""
 

@@ -6,9 +6,10 @@ Knows neither callers nor keys, so that a life that ends, a deadline and a delet
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field
 
 from fencepost_kit.ids import uuid_text
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.tasks.changes import (
     Move,
     Words,
@@ -38,7 +39,7 @@ from fencepost_mailbox.store.protocol import Applied, InvariantBroken, Transacti
 _SYSTEM = frozenset({Part.SYSTEM})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Deed:
     """Who does what, in which part, when, and with which words."""
 
@@ -57,7 +58,7 @@ class Deed:
     reviewer: bytes | None = None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Done:
     """What a deed left: the task, its event, which agents were told something, and who may have other work by it."""
 
@@ -282,7 +283,7 @@ def _losses(tx: Transaction, task: Task, agent: bytes) -> list[tuple[Action, byt
     return found
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class PassingTime:
     """Does to tasks what their deadlines say, in bounded steps."""
 

@@ -6,10 +6,10 @@ What an agent has to see to is on disk, so that neither the end of a turn nor a 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import replace, value
 from fencepost_mailbox.domain.pages import page_number
 from fencepost_mailbox.domain.tasks import fields
 from fencepost_mailbox.domain.tasks.needs import (
@@ -30,7 +30,7 @@ from fencepost_mailbox.waits import Waits, Wake
 _OUTCOMES: Final = frozenset({Notice.ACCEPTED, Notice.FAILED, Notice.EXPIRED, Notice.CANCELLED})
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Told:
     """A notification with its task as it stands now."""
 
@@ -38,7 +38,7 @@ class Told:
     task: Task
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Unread:
     """Messages that an agent has not acknowledged and was not told of in this run: the oldest, and how many."""
 
@@ -46,7 +46,7 @@ class Unread:
     count: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Given:
     """What a wait was given: a notification, or that there are messages."""
 
@@ -133,7 +133,7 @@ class Ready:
         return pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Giving:
     """Give the next notification to a run, and note that it was given."""
 
@@ -233,7 +233,7 @@ class ListNotifications:
             return [with_task(queries, one) for one in found[:limit]], len(found) > limit
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Entry:
     """What an agent supervises, as it stands: a task, or a request that wants a result.
 
@@ -297,7 +297,7 @@ class ListSupervision:
         return entries, str(found[limit - 1].sequence) if len(found) > limit else "", pending
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Retiring:
     """Take outcomes out of a set that its agent was given and that need no decision of it."""
 
@@ -358,7 +358,7 @@ class Retire:
         return await ports.store.submit(Retiring(actor=actor, now_ms=ports.clock.now_ms()))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Acknowledging:
     """Take outcomes out of a set because their supervisor says that it has handled them."""
 

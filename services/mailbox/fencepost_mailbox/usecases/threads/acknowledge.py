@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.inbox import acknowledgeable
 from fencepost_mailbox.domain.refusals import InvalidLimit, NotFound, NotShown
 from fencepost_mailbox.domain.texts import record_id_text
@@ -15,7 +15,7 @@ from fencepost_mailbox.usecases.ports import Ports, agent_of, fence
 from fencepost_mailbox.usecases.receive import acknowledge
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Acknowledged:
     """What was acknowledged, and what is left."""
 
@@ -24,7 +24,7 @@ class Acknowledged:
     pending: int
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class AcknowledgingRecords:
     """The writing part. Its natural keys are the records."""
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.refusals import NotFound
 from fencepost_mailbox.domain.tasks.needs import TASK_PREFIX
 from fencepost_mailbox.domain.texts import PREFIX
@@ -26,7 +26,7 @@ THREAD_STEP_RECORDS: Final = 100
 THREAD_STEPS_MAX: Final = 20
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Attached:
     """Attributes as they were written in a call; empty texts for what was not given."""
 

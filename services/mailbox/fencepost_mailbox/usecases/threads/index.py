@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.threads.indexing import (
     CLEAR,
     CLEARED_PAGES_MAX,
@@ -15,7 +14,7 @@ from fencepost_mailbox.domain.threads.indexing import (
 from fencepost_mailbox.store.protocol import Applied, Transaction
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Indexing:
     """Take the next chunk of records into the index. Words and position are one transaction."""
 
@@ -24,7 +23,7 @@ class Indexing:
         return Applied(value=tx.threads.index(records_max=INDEXED_RECORDS_MAX, bytes_max=INDEXED_BYTES_MAX))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Clearing:
     """Rewrite a piece of the index, so that nothing of what was erased is left in it."""
 

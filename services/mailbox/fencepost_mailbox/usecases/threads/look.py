@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from fencepost_kit.identity import Caller, Role
+from fencepost_kit.values import value
 from fencepost_mailbox.domain.pages import check_budget, fitting, page_number
 from fencepost_mailbox.domain.refusals import InvalidLimit
 from fencepost_mailbox.domain.threads.indexing import SEARCH_CHUNKS_MAX
@@ -20,7 +20,7 @@ from fencepost_mailbox.usecases.threads.index import Indexing
 _BEFORE_ANYTHING: Final = 2**62
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Thread:
     """A page of a thread; `next_token` is empty on the last."""
 
@@ -30,7 +30,7 @@ class Thread:
     next_token: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Search:
     """What is looked for; see SearchRecordsRequest."""
 
@@ -40,7 +40,7 @@ class Search:
     token: str
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@value(frozen=True, kw_only=True, slots=True)
 class Found:
     """A page of what was found, each with what is shown of its text; `complete`: nothing was left out."""
 
