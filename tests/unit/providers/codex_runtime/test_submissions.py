@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
+import signal
 from collections.abc import Callable
 from typing import Any
 
@@ -187,6 +189,51 @@ async def test_a_word_counts_for_one_start_so_that_what_came_of_a_start_that_was
     assert len(bench.requests("thread/read")) == before
     accepted(await runtime.begin(bench.delivery()))
     assert len(bench.requests("thread/read")) == before + 1
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_what_the_program_has_said_and_nobody_has_read_yet_makes_its_word_void(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
+    runtime, _ = await start()
+    assert (await runtime.activity()).state is State.IDLE
+    ours = runtime.server.connection._socket.transport
+    async with bench.another_client(runtime) as person:
+        ours.pause_reading()  # as where the loop is busy elsewhere
+        typed = {"type": "text", "text": "HOLD go\nSAY typed"}
+        await person.request("turn/start", {"threadId": runtime.conversation_id, "input": [typed]})
+        ours.resume_reading()
+        refused = await runtime.begin(bench.delivery())
+        assert isinstance(refused, NotSubmitted), refused
+        assert refused.code == "conversation_active"
+        assert len(bench.requests("turn/start")) == 1
+        bench.open("go")
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_work_for_a_program_whose_end_nobody_has_read_yet_is_certainly_not_sent(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
+    runtime, _ = await start()
+    assert (await runtime.activity()).state is State.IDLE
+    ours = runtime.server.connection._socket.transport.get_extra_info("socket")
+    os.kill(runtime.pid, signal.SIGKILL)
+    assert select.select([ours], [], [], 10)[0], "its end"
+    refused = await runtime.begin(bench.delivery())
+    assert isinstance(refused, NotSubmitted), refused
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_the_word_of_a_program_that_was_stopped_does_not_outlive_it(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(under_test, "FRESH_MS_MAX", 60_000)
+    runtime, _ = await start()
+    assert (await runtime.activity()).state is State.IDLE
+    await runtime.stop()
+    assert (await runtime.activity()).state is State.UNKNOWN
 
 
 @pytest.mark.requirement("codex.refused-tool-output-is-proof")

@@ -155,6 +155,34 @@ async def test_a_terminal_on_another_conversation_is_told_and_nothing_is_deliver
 
 
 @pytest.mark.requirement("codex.terminal-is-proved")
+async def test_a_terminal_does_not_join_where_the_program_does_not_say_whether_the_conversation_rests(
+    bench: FakeCodexBench, start: Start
+) -> None:
+    runtime, heard = await start()
+    assert (await runtime.activity()).state is State.IDLE
+    pid = runtime.pid
+    bench.misbehave(("thread/read", "refuse not now"))
+    with pytest.raises(StartFailed) as failed:
+        await runtime.attach(NOTHING_PERMITTED)
+    assert (failed.value.code, failed.value.again) == ("activity_unknown", True)
+    assert runtime.pid == pid
+    await works(bench, runtime, heard)
+
+
+@pytest.mark.requirement("codex.fence-before-a-start")
+async def test_the_word_of_a_server_does_not_count_for_the_one_that_is_started_after_it(
+    bench: FakeCodexBench, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost_providers.adapters.codex.runtime.FRESH_MS_MAX", 60_000)
+    runtime, heard = await start()
+    attachment = await runtime.attach(NOTHING_PERMITTED)
+    await attachment.close()
+    before = len(bench.requests("thread/read"))
+    await works(bench, runtime, heard)
+    assert len(bench.requests("thread/read")) == before + 1
+
+
+@pytest.mark.requirement("codex.terminal-is-proved")
 async def test_a_terminal_with_other_settings_than_the_agents_is_refused(
     bench: FakeCodexBench, start: Start, person: Any
 ) -> None:

@@ -12,6 +12,7 @@ import contextlib
 import itertools
 import json
 import os
+import select
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -101,6 +102,15 @@ class Connection:
     def closed(self) -> bool:
         """Whether nothing can be sent any more."""
         return self._over
+
+    @property
+    def unread(self) -> bool:
+        """Whether something that the program said, its end perhaps, has come and was not read yet."""
+        if self._over or self._socket.transport.is_closing():
+            return True
+        waiting = select.poll()
+        waiting.register(self._socket.transport.get_extra_info("socket"), select.POLLIN)
+        return bool(waiting.poll(0))
 
     @property
     def why_closed(self) -> str:

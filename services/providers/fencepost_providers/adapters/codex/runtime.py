@@ -151,7 +151,8 @@ class CodexRuntime:
         self.observe(thread)
 
     def observe(self, thread: Json) -> None:
-        """Take the status in a description of the thread."""
+        """Take the status in a description of the thread, which may be older than what was said before."""
+        self._fresh = (0.0, -1)
         status = thread.get("status")
         if isinstance(status, dict):
             self.conversation.observe(status)
@@ -296,6 +297,8 @@ class CodexRuntime:
 
     def _rests_freshly(self) -> bool:
         """Tell whether the program's newest word is that the conversation rests, and not too old for a start."""
+        if self._stopped or self._server is None or self._server.connection.unread:
+            return False
         until, changes = self._fresh
         fresh = changes == self.conversation.changes and asyncio.get_running_loop().time() < until
         return fresh and self.conversation.resting
@@ -395,6 +398,9 @@ class CodexRuntime:
     async def _fence(self) -> NotSubmitted | None:
         """Tell why no turn can be started, or nothing. What was said just now is not asked for."""
         fresh = self._rests_freshly()
+        # What had been read before that look, and not been handed on, is heard now.
+        await asyncio.sleep(0)
+        fresh = fresh and self._rests_freshly()
         # Counts for one start: whatever comes of it, the program says more before the next.
         self._fresh = (0.0, -1)
         try:

@@ -220,8 +220,14 @@ async def prepare(runtime: CodexRuntime, permits: Permits) -> CodexAttachment:
     Raises:
         StartFailed: the conversation does not rest, or something of it cannot be done.
     """
-    with contextlib.suppress(NotSent, NoAnswer, Refused):
+    try:
         await runtime.look()
+    except (NotSent, NoAnswer, Refused) as error:
+        raise StartFailed(
+            "activity_unknown",
+            f"codex did not say whether the conversation rests, so no terminal joins it; nothing was changed: {error}",
+            again=True,
+        ) from None
     if not runtime.conversation.resting or runtime.server is None:
         raise StartFailed(
             "conversation_active",
