@@ -402,10 +402,11 @@ class GroupCommit(Generic[Tx]):
         counters.batches += 1
         counters.operations += len(live)
         counters.largest_batch = max(counters.largest_batch, len(live))
-        if (self._cautious == 0 or len(live) == 1) and self._attempt(writer, batch, live, None):
-            return
-        self._cautious = CAUTIOUS_BATCHES if self._cautious == 0 else self._cautious - 1
-        self._run_cautiously(writer, batch)
+        if not ((self._cautious == 0 or len(live) == 1) and self._attempt(writer, batch, live, None)):
+            self._cautious = CAUTIOUS_BATCHES if self._cautious == 0 else self._cautious - 1
+            self._run_cautiously(writer, batch)
+        # By their last run: a refusal of one that was undone is no answer.
+        counters.refused += sum(isinstance(entry.error, Refusal) for entry in live)
 
     def _run_cautiously(self, writer: Writer[Tx], batch: _Batch) -> None:
         """Run a batch with a savepoint an operation, and where even that is lost, with a transaction an operation."""
@@ -494,7 +495,6 @@ class GroupCommit(Generic[Tx]):
             if not writer.take_back(mark):
                 raise
             entry.error = refusal
-            self.counters.refused += 1
 
     def _apply(self, writer: Writer[Tx], tx: Tx, entry: _Entry) -> bool:
         """Run one operation under its savepoint. False: it took the whole transaction with it."""
@@ -504,7 +504,6 @@ class GroupCommit(Generic[Tx]):
         except Refusal as refusal:
             writer.rollback_to_savepoint()
             entry.error = refusal
-            self.counters.refused += 1
         except Exception as error:  # noqa: BLE001 - told apart by whether the transaction still stands
             if not writer.in_transaction():
                 entry.error = error

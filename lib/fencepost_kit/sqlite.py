@@ -230,18 +230,20 @@ _NAMED: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|:([A-Za-z_]\w*)"
 
 @lru_cache(maxsize=STATEMENTS_REMEMBERED_MAX)
 def by_position(statement: str) -> tuple[str, Callable[[Mapping[str, Any]], tuple[Any, ...]]]:
-    """Return a statement with numbers in the place of named parameters, and what puts their values into that order."""
+    """Return a statement with question marks in the place of named parameters, and what puts their values in order.
+
+    A value that is named twice is bound twice: up to CPython 3.12.3 the driver warns of numbers as of names.
+    """
     names: list[str] = []
 
-    def number(found: re.Match[str]) -> str:
+    def mark(found: re.Match[str]) -> str:
         name = found[1]
         if name is None:
             return found[0]
-        if name not in names:
-            names.append(name)
-        return f"?{names.index(name) + 1}"
+        names.append(name)
+        return "?"
 
-    text = _NAMED.sub(number, statement)
+    text = _NAMED.sub(mark, statement)
     if len(names) > 1:
         return text, itemgetter(*names)
     return text, lambda values: tuple(values[name] for name in names)

@@ -32,6 +32,7 @@ from fencepost_mailbox.store.tasks import sqlite as sqlite_tasks
 from fencepost_mailbox.usecases.admit import Admission
 from fencepost_mailbox.usecases.delete import Closing
 from fencepost_mailbox.usecases.open_generation import Opened, Opening
+from fencepost_mailbox.usecases.receive import Reading
 from fencepost_mailbox.usecases.reply import Answering
 from fencepost_mailbox.usecases.settle_key import Settling
 from fencepost_mailbox.usecases.tasks import act as act_module
@@ -39,6 +40,7 @@ from fencepost_mailbox.usecases.tasks import create as create_module
 from fencepost_mailbox.usecases.tasks.act import Acting
 from fencepost_mailbox.usecases.tasks.callers import Actor, Change, content_of
 from fencepost_mailbox.usecases.tasks.create import Creating
+from fencepost_mailbox.usecases.threads.index import Indexing
 from fencepost_testing.mailboxes import NOW_MS, PROJECT, WAIT_S_MAX, Watched, a_step, id16, running_store
 
 NAMES = ("ann", "bob", "cyd")
@@ -538,6 +540,30 @@ async def test_who_claims_too_late_is_told_so_and_the_batch_is_not_run_again(wat
     assert won.event.agent == id16("bob")
     assert isinstance(lost, Refusal)
     assert watched.store.counters.cautious_batches == 0
+
+
+@EXACT
+async def test_a_page_takes_into_account_what_its_batch_has_told_of_a_task(watched: Watched) -> None:
+    await together(watched, [create("ann", 0, assignee="bob"), send("ann", "cyd")])
+    await together(watched, [act("bob", Action.START, task_id_of("ann", 0)), send("ann", "cyd")])
+    # The life that executes it ends: an event, and no key beside it.
+    opening = Opening(agent_id=id16("bob"), generation=2, now_ms=NOW_MS)
+    reading = Reading(
+        recipient=id16("ann"), generation=1, after=0, replay=False, limit=10, page_bytes=1000, now_ms=NOW_MS
+    )
+    _, seen = await together(watched, [opening, reading])
+    assert seen.high_water == watched.store.read.newest_sequence()
+    found = watched.store.read.tasks.events(task_id_of("ann", 0), 0, 10)
+    assert [one.action for one in found] == [Action.ASSIGN, Action.START, Action.LOSE_SIGHT]
+    assert seen.high_water == found[-1].sequence
+
+
+@EXACT
+async def test_words_are_taken_in_of_what_waits_in_the_same_batch(watched: Watched) -> None:
+    await together(watched, [send(), send()])  # now it is remembered that both live
+    *_, taken = await together(watched, [send(), send(), Indexing()])
+    assert taken == 4
+    assert not watched.store.read.threads.lag()
 
 
 # --- tasks that the writer keeps at hand -----------------------------------------------------------------------------

@@ -274,6 +274,20 @@ async def test_what_is_refused_before_it_has_written_anything_costs_its_batch_no
     assert counters.cautious_batches == 0
 
 
+@pytest.mark.requirement("groupcommit.a-refusal-is-its-callers-own")
+async def test_a_refusal_counts_once_however_often_its_batch_is_run(world: World) -> None:
+    lost = Put(2, error=LostTransaction(), times=2, loses_transaction=True)
+    for neighbour in (Put(1, error=No("after it has written")), lost):
+        before = world.group.counters.refused
+        early = Refuse(No("no"))
+        tasks = await world.held(early, neighbour)
+        world.writer.gate.set()
+        answers = (await results(tasks))[1:]
+        assert early.runs > 1
+        assert world.group.counters.refused - before == sum(isinstance(answer, No) for answer in answers)
+        world.group._cautious = 0  # as long after the last refusal
+
+
 @pytest.mark.requirement("groupcommit.an-error-at-commit-is-unknown")
 async def test_a_refusal_stands_although_nobody_knows_what_became_of_its_batch(world: World) -> None:
     failure = CommitFailed("I/O error")

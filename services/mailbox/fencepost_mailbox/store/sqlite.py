@@ -535,7 +535,9 @@ class SqliteTransaction(SqliteQueries):
 
     @property
     def threads(self) -> SqliteThreadTransaction:
-        """See Transaction."""
+        """See Transaction. What it looks through are the records."""
+        if self._keys or self._records:
+            self.settle()
         return self._thread_transaction
 
     @property
@@ -610,6 +612,11 @@ class SqliteTransaction(SqliteQueries):
         del project_id
         self._sequencer.newest += 1
         return self._sequencer.newest
+
+    def newest_sequence(self) -> int:
+        """See Queries. Events of tasks may be held back with no key or record beside them."""
+        self.settle()
+        return super().newest_sequence()
 
     def floor(self, agent_id: bytes) -> int:
         """See Queries."""
