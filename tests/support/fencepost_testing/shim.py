@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from fencepost.home import Home
+from fencepost_kit.files import write_private
 
 ANSWER_S_MAX = 15.0
 LINE_BYTES_MAX = 8 * 1024 * 1024
@@ -138,7 +139,8 @@ class FakeEdge:
 
     async def start(self) -> None:
         self._server = await asyncio.start_unix_server(self._serve, path=self.home.edge_socket, limit=LINE_BYTES_MAX)
-        self.home.edge_address.write_text(f"unix:{self.home.edge_socket}\n")
+        # At once, as an edge publishes it: a shim that looks meanwhile must not find an empty file.
+        write_private(self.home.edge_address, f"unix:{self.home.edge_socket}\n".encode())
 
     async def stop(self) -> None:
         """Go away as a killed process does: the address stays, nobody answers there."""
