@@ -57,6 +57,15 @@ class Program(Protocol):
         ...
 
 
+def stamps_of(turn_id: str, text: str) -> dict[str, int]:
+    """Return what was said of a turn and when. A line without its end is still being written: not even its number counts.
+
+    What is appended becomes visible page by page, so that a line across two of them may be seen in part.
+    """
+    lines = [line.split() for line in text.splitlines(keepends=True) if line.endswith("\n")]
+    return {said: int(stamp) for said, turn, stamp in lines if turn == turn_id}
+
+
 class Scripted:
     """The scripted program of an agent, which notes its turns, and another one of its kind for bare turns."""
 
@@ -122,8 +131,7 @@ class Scripted:
     async def _stamped(folder: Path, turn_id: str) -> tuple[int, int]:
         async with asyncio.timeout(HAPPENED_S_MAX):
             while True:
-                lines = [line.split() for line in (folder / "stamps").read_text(encoding="utf-8").splitlines()]
-                at = {said: int(stamp) for said, turn, stamp in lines if turn == turn_id}
+                at = stamps_of(turn_id, (folder / "stamps").read_text(encoding="utf-8"))
                 if len(at) == len(("turn_started", "turn_ended")):
                     return at["turn_started"], at["turn_ended"]
                 await asyncio.sleep(LOOK_S)

@@ -53,3 +53,12 @@ def test_what_is_allowed_is_a_bare_start_with_four_syncs_and_eight_echoes_and_fo
     rows = carries._rows(carries.PLANS, [one, one])
     assert [round(row.ratio or 0, 3) for row in rows] == [1.0, round(0.0225 / 0.0345, 3), 1.0, 0.5]
     assert [row.id for row in rows] == ["carry-start", "carry-start-p99", "carry-wake", "carry-wake-p99"]
+
+
+def test_a_stamp_that_is_still_being_written_counts_for_nothing() -> None:
+    lines = ["turn_started other 7\n", "turn_started mine 1234\n", "turn_ended mine 5678\n"]
+    text, at = "".join(lines), {"turn_started": 1234, "turn_ended": 5678}
+    for seen in range(len(text) + 1):
+        whole = [line for number, line in enumerate(lines) if seen >= len("".join(lines[: number + 1]))]
+        expected = {line.split()[0]: at[line.split()[0]] for line in whole if " mine " in line}
+        assert carrying.stamps_of("mine", text[:seen]) == expected
