@@ -58,7 +58,7 @@ class Program(Protocol):
 
 
 def stamps_of(turn_id: str, text: str) -> dict[str, int]:
-    """Return what was said of a turn and when. A line without its end is still being written: not even its number counts.
+    """Return what was said of a turn and when. A line without its end is still being written and counts for nothing.
 
     What is appended becomes visible page by page, so that a line across two of them may be seen in part.
     """

@@ -27,7 +27,7 @@ from fencepost_mailbox.store.sqlite import SqliteStore, record_row
 from fencepost_mailbox.store.tables import RECORD
 
 # Part of the name of a kept store: what changes how it is filled changes this.
-FORM: Final = 1
+FORM: Final = 2
 FILLING_CACHE_KIB: Final = 262_144
 UNREAD_PART: Final = 10
 CALLS_A_SHIM: Final = 100
@@ -75,6 +75,9 @@ _FACTS: Final = """
     FROM record JOIN (SELECT 1 AS step UNION ALL SELECT 2) WHERE exposed = 1
     ORDER BY 1
 """
+# A mailbox has taken in the words of its records long before there are so many. Else the large store would go on with
+# that for the length of every run, and the small one would not.
+_TAKEN_IN: Final = "UPDATE record_words_state SET position = (SELECT max(sequence) FROM record)"
 
 
 def _remember(connection: sqlite3.Connection, table: str, column: str, values: Iterable[bytes | str]) -> None:
@@ -125,7 +128,7 @@ def fill(path: str, records: int, project: str, senders: list[str], unread: str,
         "exposed": int(FactKind.EXPOSED),
         "acknowledged": int(FactKind.ACKNOWLEDGED),
     }
-    for each in (statement, _KEYS, _FACTS, *(sql for _, sql in found)):
+    for each in (statement, _KEYS, _FACTS, _TAKEN_IN, *(sql for _, sql in found)):
         connection.execute(each, values)
     connection.execute("PRAGMA journal_mode = WAL").fetchall()
     connection.close()
@@ -171,21 +174,38 @@ def pages(path: str, agents: dict[str, str], limit: int, unread: str) -> dict[st
     return found
 
 
-def facts(path: str) -> dict[str, Any]:
-    """Return what stands in a store."""
-    store = SqliteStore(Path(path), on_commit=lambda _: None, on_fatal=lambda _: None)
-    store._database.open()
-    connection = store._database.connect_reader()
+_AS_FILLED: Final = (
+    "DELETE FROM idempotency WHERE record_id IN (SELECT record_id FROM record WHERE sequence > :last)",
+    "DELETE FROM record WHERE sequence > :last",
+    "DELETE FROM fact WHERE sequence > :last",
+    "DELETE FROM reader",
+    "INSERT INTO record_words(record_words) VALUES ('delete-all')",
+    _TAKEN_IN,
+)
+
+
+def restore(path: str, records: int) -> int:
+    """Take what runs have sent out of a store again, which no process has open; return how many records it holds.
+
+    Unread records of an earlier run would be counted with every page of the large store, and in the small one there are
+    none.
+    """
+    # The newest record has its own number, and those of two facts where it was read.
+    last = 3 * records + (2 if records % UNREAD_PART else 0)
+    connection = sqlite3.connect(path, isolation_level=None)
     try:
-        (records,) = connection.execute("SELECT count(*) FROM record").fetchone()
+        connection.execute("BEGIN IMMEDIATE")
+        for statement in _AS_FILLED:
+            connection.execute(statement, {"last": last})
+        connection.execute("COMMIT")
+        (held,) = connection.execute("SELECT count(*) FROM record").fetchone()
     finally:
         connection.close()
-        store._database.close()
-    return {"records": records, "bytes": Path(path).stat().st_size}
+    return int(held)
 
 
 def main() -> None:
-    serve({"fill": fill, "pages": pages, "facts": facts})
+    serve({"fill": fill, "pages": pages, "restore": restore})
 
 
 if __name__ == "__main__":

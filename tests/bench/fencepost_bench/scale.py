@@ -22,7 +22,6 @@ from fencepost.home import MAILBOX, SESSIONS
 
 RECORDS_LARGE: Final = 1_000_000
 RECORDS_SMALL: Final = 1_000
-GROWTH_MAX: Final = 1.05
 PAGE_RECORDS: Final = 50
 WINDOW_S: Final = 0.25
 WARM_WINDOWS: Final = 2
@@ -59,7 +58,7 @@ def filled_home(setting: Setting, records: int, *, keep: bool) -> tuple[BenchHom
     database = bench.home.database(MAILBOX)
     filler = setting.child("population")
     if whole is not None and whole.exists():
-        if filler.ask("facts", path=str(database))["records"] <= records * GROWTH_MAX:
+        if filler.ask("restore", path=str(database), records=records) == records:
             return bench, "kept from an earlier run"
         shutil.rmtree(bench.folder)
         bench.folder.mkdir(mode=0o700)

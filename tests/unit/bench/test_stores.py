@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fencepost_bench import population
@@ -52,7 +55,7 @@ def filled(path: Path) -> dict[str, str]:
 def test_a_filled_store_holds_one_unread_inbox_and_read_ones_of_like_size(tmp_path: Path) -> None:
     path = tmp_path / "mailbox.db"
     agents = filled(path)
-    assert population.facts(str(path))["records"] == RECORDS
+    assert population.restore(str(path), RECORDS) == RECORDS
     store = StoreAlone(path)
     try:
         queries = SqliteQueries(store.writer._cursor)
@@ -66,10 +69,29 @@ def test_a_filled_store_holds_one_unread_inbox_and_read_ones_of_like_size(tmp_pa
         assert one.acknowledged
         assert one.exposed
         assert [fact.sequence for fact in queries.facts(one.record_id, 10)] == [one.sequence + 1, one.sequence + 2]
+        assert not queries.threads.lag(), "its words count as taken in"
         # The next number follows everything that stands.
         assert queries.newest_sequence() >= 3 * (RECORDS - 1)
     finally:
         store.close()
+
+
+def test_what_a_run_has_sent_is_taken_out_of_a_filled_store_again(tmp_path: Path) -> None:
+    def standing() -> dict[str, Any]:
+        with closing(sqlite3.connect(path)) as connection:
+            tables = ("record", "idempotency", "fact", "reader", "record_words_state", "record_words_docsize")
+            return {name: connection.execute(f"SELECT * FROM {name} ORDER BY 1, 2").fetchall() for name in tables}
+
+    path = tmp_path / "mailbox.db"
+    filled(path)
+    before = standing()
+    for _ in range(2):
+        store = StoreAlone(path)
+        store.commit(store.operations(3))
+        store.close()
+        assert len(standing()["record"]) == RECORDS + 3
+        assert population.restore(str(path), RECORDS) == RECORDS
+        assert standing() == before
 
 
 def test_pages_of_a_filled_store_are_whole_and_old_ones_were_read(tmp_path: Path) -> None:
