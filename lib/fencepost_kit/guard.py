@@ -138,16 +138,13 @@ class _Method:
     gate: Gate
     observe: Mapping[Outcome, Callable[[float], None]] | None
 
-    def not_open_to(self, role: Role) -> PermissionDenied:
-        named = role.name.lower()
-        return PermissionDenied(
-            f"{self.name} is not open to the role {named}; nothing was written", state={"role": named}
-        )
-
     def let_in(self, caller: Caller, context: ServicerContext) -> tuple[Call, bool]:
         """Return the admitted call, and whether the guard itself must keep its deadline."""
         if caller.role not in self.roles:
-            raise self.not_open_to(caller.role)
+            named = caller.role.name.lower()
+            raise PermissionDenied(
+                f"{self.name} is not open to the role {named}; nothing was written", state={"role": named}
+            )
         remaining = context.time_remaining()
         if remaining is None or remaining > self.seconds_max * DEADLINE_ROUNDED_UP_MAX:
             return Call(caller, self.seconds_max), True
@@ -188,12 +185,8 @@ async def _within(seconds: float, work: Awaitable[Any]) -> Any:
 
 
 def _answers_once(method: _Method) -> Callable[[Any, ServicerContext], Awaitable[Any]]:
-    """Wrap unary-unary and stream-unary: the implementation is a coroutine function.
-
-    Every call of a service comes through here, so it is written for few steps.
-    """
-    implementation, gate, identify, roles = method.implementation, method.gate, method.identify, method.roles
-    known, clock, longest = identify.known, time.perf_counter, method.seconds_max * DEADLINE_ROUNDED_UP_MAX
+    """Wrap unary-unary and stream-unary: the implementation is a coroutine function."""
+    implementation, gate, identify, clock = method.implementation, method.gate, method.identify, time.perf_counter
     done = method.observe[Outcome.DONE] if method.observe is not None else None
 
     async def handle(request: Any, context: ServicerContext) -> Any:
@@ -203,16 +196,9 @@ def _answers_once(method: _Method) -> Callable[[Any, ServicerContext], Awaitable
             gate.enter()
             try:
                 token = bearer(context.invocation_metadata())
-                caller = known(token) or await identify(token)
-                if caller.role not in roles:
-                    raise method.not_open_to(caller.role)
-                remaining = context.time_remaining()
-                if remaining is None or remaining > longest:
-                    answer = await _within(
-                        method.seconds_max, implementation(request, Call(caller, method.seconds_max))
-                    )
-                else:
-                    answer = await implementation(request, Call(caller, remaining))
+                call, capped = method.let_in(identify.known(token) or await identify(token), context)
+                work = implementation(request, call)
+                answer = await (_within(call.seconds, work) if capped else work)
             finally:
                 gate.leave()
         except asyncio.CancelledError:

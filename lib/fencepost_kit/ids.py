@@ -75,11 +75,7 @@ class IdMint:
                 if self._last_random > _RANDOM_MASK:
                     self._last_ms += 1
                     self._last_random = self._bits(RANDOM_BITS - 1)
-            # uuid7() without its checks: both numbers are in their ranges.
-            random_bits = self._last_random
-            return (self._last_ms << 80 | random_bits >> 62 << 64 | random_bits & _LOW_MASK | _FRAME).to_bytes(
-                16, "big"
-            )
+            return uuid7(self._last_ms, self._last_random)
 
 
 def hex32(value: bytes) -> str:

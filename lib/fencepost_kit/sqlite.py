@@ -261,8 +261,7 @@ class Cursor(sqlite3.Cursor):
         if type(parameters) is dict:
             statement, ordered = by_position(statement)
             parameters = ordered(parameters)
-        _execute(self, statement, parameters)
-        return self
+        return super().execute(statement, parameters)
 
     def executemany(self, statement: str, many: Iterable[Any], /) -> Self:
         """See sqlite3.Cursor. All parameters are named, or none."""
@@ -271,9 +270,6 @@ class Cursor(sqlite3.Cursor):
             statement, ordered = by_position(statement)
             rows = [ordered(row) for row in rows]
         return super().executemany(statement, rows)
-
-
-_execute: Final[Any] = sqlite3.Cursor.execute
 
 
 class Connection(sqlite3.Connection):

@@ -309,8 +309,7 @@ class Mirror:
         elif self.fresh():
             named = self._names.get((project_id, target))
             if named is not None:
-                if named in self._deleted:
-                    check_lives(deleted=True, who="the recipient")
+                check_lives(deleted=named in self._deleted, who="the recipient")
                 return self._agents[named]
         agent = await self._asked(lambda: self._sessions.lookup_agent(project_id, target))
         if agent is not None and agent.project_id == project_id:

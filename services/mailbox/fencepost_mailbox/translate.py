@@ -479,16 +479,16 @@ def _thread(record: Record) -> str:
 
 def send_response(receipt: admit.Receipt, names: Namer) -> pb.SendResponse:
     """Return the receipt of a Send."""
-    record, reads = receipt.record, receipt.readership
+    record = receipt.record
     return pb.SendResponse(
         record_id=record_id_text(record.kind, record.record_id),
         delivery_state=_DELIVERY[record.delivery],
         duplicate=receipt.duplicate,
         recipient=_recipient(receipt, names),
-        recipient_reader=pb.RecipientReader.ValueType(reads.reader),
-        recipient_last_read_at_ms=reads.last_read_at_ms,
+        recipient_reader=_reader(receipt.readership),
+        recipient_last_read_at_ms=receipt.readership.last_read_at_ms,
         admitted_at_ms=record.admitted_at_ms,
-        thread_id=_thread(record) if record.attributes is not None else "",
+        thread_id=_thread(record),
     )
 
 

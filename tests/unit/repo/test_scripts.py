@@ -76,7 +76,7 @@ def test_a_pin_without_hash_or_with_a_place_is_faulty(body: str, words: str) -> 
     [
         ("see /" + "work/main/docs", True),
         ("cd /" + "root", True),
-        ("https://" + "py" + "pi" + "." + "org/simple", True),
+        ("ht" + "tps://p" + "ypi" + ".or" + "g/si" + "mple", True),
         ("--index-" + "url=x", True),
         ("connect to 10." + "1.2.3", True),
         ("the framework/rooted page", False),

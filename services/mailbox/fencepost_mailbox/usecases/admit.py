@@ -52,11 +52,12 @@ class Command:
             InvalidMessage: the body cannot be stored.
         """
         target = self.target.encode("utf-8", "replace")
-        kinds, body = bytes((self.kind, self.completion)), check_body(self.body)
-        if self.attached is None and not self.supervised:
-            return fingerprint(kinds, target, body)
-        more = self.attached.parts() if self.attached is not None else []
-        return fingerprint(kinds, target, body, *more, *([b"supervised"] if self.supervised else []))
+        parts = [bytes([self.kind, self.completion]), target, check_body(self.body)]
+        if self.attached is not None:
+            parts += self.attached.parts()
+        if self.supervised:
+            parts.append(b"supervised")
+        return fingerprint(*parts)
 
 
 @value(frozen=True, kw_only=True, slots=True)
