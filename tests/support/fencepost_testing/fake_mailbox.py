@@ -17,6 +17,7 @@ from fencepost.home import MAILBOX, Home
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceServicer, add_MailboxServiceServicer_to_server
 
+LOSS_NOTICED_S_MAX = 20
 TOKEN = "fp_" + "T" * 43
 Context = grpc.aio.ServicerContext[Any, Any]
 # What a scripted call does instead of the usual, given the server and the call; None goes on as usual.
@@ -65,6 +66,16 @@ def die(*, written: bool, restart: bool = True) -> Script:
         await asyncio.Event().wait()
 
     return script
+
+
+async def loss_noticed(channel: grpc.aio.Channel) -> None:
+    """Return once the channel knows that its connection is gone, which is some time after the server has stopped.
+
+    A call that is made before may go out on the dead connection and is then lost, not sent anew.
+    """
+    async with asyncio.timeout(LOSS_NOTICED_S_MAX):
+        while channel.get_state() is grpc.ChannelConnectivity.READY:
+            await channel.wait_for_state_change(grpc.ChannelConnectivity.READY)
 
 
 class FakeMailbox(MailboxServiceServicer):

@@ -11,8 +11,9 @@ import pytest
 from fencepost import NotWritten, Refused, Uncertain
 from fencepost.client import Budgets, Channels, Mailbox
 from fencepost.common.v1 import common_pb2
+from fencepost.home import MAILBOX
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
-from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, detail, die, fail, hang, refuse
+from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, detail, die, fail, hang, loss_noticed, refuse
 
 SEND = pb.SendRequest(target="bob", body="a secret body", idempotency_key="k1")
 ASK = pb.RequestRequest(target="bob", body="a secret body", idempotency_key="k1")
@@ -246,9 +247,13 @@ async def test_a_service_that_starts_within_the_budget_is_waited_for(fake: FakeM
 
 
 @pytest.mark.requirement("client.reconnect-reads-the-published-address")
-async def test_a_service_that_comes_back_at_another_address_is_found_there(fake: FakeMailbox, client: Mailbox) -> None:
+async def test_a_service_that_comes_back_at_another_address_is_found_there(
+    fake: FakeMailbox, client: Mailbox, channels: Channels
+) -> None:
     await client.send(SEND)
+    before = await channels.ready(MAILBOX, within_ms=2_000)
     await fake.stop()
+    await loss_noticed(before)
     await fake.start(socket_name="elsewhere.sock")
     again = pb.SendRequest(target="bob", body="x", idempotency_key="k2")
     assert (await client.send(again)).record_id == "inf_2"

@@ -15,7 +15,7 @@ from fencepost import Channels, Client, Home, Identity, Refused
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
 from fencepost.mailbox.v1.mailbox_pb2_grpc import MailboxServiceStub
 from fencepost.transports import MESSAGE_BYTES_MAX, TransportName, opener
-from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, hang
+from fencepost_testing.fake_mailbox import TOKEN, FakeMailbox, hang, loss_noticed
 
 State = grpc.ChannelConnectivity
 CALLERS = 300
@@ -48,9 +48,7 @@ async def test_a_channel_connects_when_asked_notices_a_loss_and_connects_again(
         await stub.Describe(pb.DescribeRequest(), timeout=5)
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
     # The call knows of the loss before the channel says so.
-    async with asyncio.timeout(10):
-        while channel.get_state() is State.READY:
-            await channel.wait_for_state_change(State.READY)
+    await loss_noticed(channel)
     await fake.start()
     await until(channel, State.READY)
     await channel.close()
