@@ -68,6 +68,10 @@ test: $(VENV)/.dev-ready ## Run the tests, all set-up included; `make long` has 
 long: $(VENV)/.dev-ready ## Run the tests that take longest: guards in real repositories, races, long machines, kills.
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile $(LONG)
 
+.PHONY: again
+again: $(VENV)/.dev-ready ## Run what failed last once more, alone, three tests at most: is it broken or unsteady?
+	@$(BIN)/python scripts/again.py
+
 .PHONY: explore
 explore: $(VENV)/.dev-ready ## Look for histories that nobody has seen: the property tests and machines, drawn anew.
 	@FENCEPOST_TESTS_EXPLORE=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m hypothesis $(EXPLORE)

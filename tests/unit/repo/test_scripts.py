@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -221,3 +222,40 @@ def test_an_added_field_passes_and_a_changed_one_fails_against_the_last_release(
     assert not good
     assert said.startswith("compared with v0.1.0\n")
     assert "a.proto" in said
+
+
+def again_in(folder: Path, *tests: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    """The script over a folder where these tests are noted as failed."""
+    again = script("again")
+    note = folder / "note"
+    note.write_text(json.dumps(dict.fromkeys(tests, True)))
+    monkeypatch.setattr(again, "ROOT", folder)
+    monkeypatch.setattr(again, "NOTE", note)
+    (folder / "pytest.ini").write_text("[pytest]\n")
+    (folder / "test_two.py").write_text("def test_good(): pass\ndef test_bad(): raise ValueError\n")
+    return again
+
+
+def test_a_test_that_failed_and_passes_alone_is_named_as_unsteady(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    again = again_in(tmp_path, "test_two.py::test_good", monkeypatch=monkeypatch)
+    assert again.main() == 0
+    assert "UNSTEADY, to be mended: test_two.py::test_good" in capfd.readouterr().out
+
+
+def test_a_test_that_fails_again_fails_with_whatever_failed_beside_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    again = again_in(tmp_path, "test_two.py::test_good", "test_two.py::test_bad", monkeypatch=monkeypatch)
+    assert again.main() == 1
+    assert "UNSTEADY" not in capfd.readouterr().out
+
+
+def test_nothing_noted_and_more_than_a_few_are_not_run_again(tmp_path: Path) -> None:
+    again = script("again")
+    assert again.failed(tmp_path / "nothing") == []
+    assert "no test is noted" in again.refusal([])
+    few = [f"test_{number}" for number in range(again.TESTS_MAX)]
+    assert again.refusal(few) is None
+    assert f"at most {again.TESTS_MAX}" in again.refusal([*few, "one more"])
