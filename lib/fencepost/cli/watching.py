@@ -29,6 +29,9 @@ LOOK_AGAIN_MS: Final = 250
 IDLE_WAIT_S_DEFAULT: Final = 60
 IDLE_WAIT_S_MAX: Final = 600
 ONLY_NEW: Final = -1
+WATCH_POLL_MS: Final = 500
+# How long to look for providers that went away before giving up; a restart takes a second or two.
+WATCH_AWAY_MS_MAX: Final = 60_000
 
 
 def watch(
@@ -40,19 +43,79 @@ def watch(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Follow an agent's conversation: words, tool calls, results, activity. Ends by Ctrl-C. --json: one row a line."""
+    """Follow an agent's conversation: words, tool calls, results, activity. Ends by Ctrl-C. --json: one row a line.
+
+    A restart of providers is ridden out: no row is told twice.
+    """
     operator = acting.as_operator()
     if after is not None and after < 0:
         raise Refused("invalid_limit", "--after takes a position of at least 0; nothing was read")
 
     async def work(services: acting.Services) -> None:
         agent = (await resolve(services, target)).agent
-        ask = pb.WatchConversationRequest(agent_id=agent.agent_id, after=ONLY_NEW if after is None else after)
-        async with aclosing(services.providers.watch_conversation(ask)) as rows:  # type: ignore[type-var]
+        begin = ONLY_NEW if after is None else after
+        async with aclosing(_rows(services, agent.agent_id, begin)) as rows:  # type: ignore[type-var]
             async for row in rows:
                 put_row(row, as_json=as_json)
 
     acting.call(operator, work)
+
+
+async def _rows(services: acting.Services, agent_id: str, after: int) -> AsyncIterator[pb.WatchConversationResponse]:
+    """Yield each row once, until the agent is deleted. Positions go up over restarts of providers: none is told twice.
+
+    A stream that ends or is lost is asked for again behind its last row. Where there was none yet, what has happened
+    since the watching began is told.
+
+    Raises:
+        NotWritten: providers does not run, or was away for WATCH_AWAY_MS_MAX.
+        Refused: it refuses the watch for good.
+    """
+    began_ms = int(time.time() * 1000)
+    told_from_ms = 0
+    away_since: float | None = None
+    ended = False
+    while True:
+        asked_at = time.monotonic()
+        ask = pb.WatchConversationRequest(agent_id=agent_id, after=after)
+        try:
+            async with aclosing(services.providers.watch_conversation(ask)) as rows:  # type: ignore[type-var]
+                async for row in rows:
+                    after, away_since = row.position, None
+                    if row.at_ms >= told_from_ms:
+                        yield row
+            lost: NotWritten | Refused | None = None
+        except (NotWritten, Refused) as error:
+            if ended and error.reason == "not_found":
+                return
+            if not _may_come_back(error, stood=ended or away_since is not None):
+                raise
+            lost = error
+        ended = ended or lost is None
+        if after == ONLY_NEW:
+            after, told_from_ms = 0, began_ms
+        # A look this long was a stream that stood, and no wait for a service that is away.
+        if away_since is None or time.monotonic() - asked_at > WATCH_AWAY_MS_MAX / 1000:
+            away_since = time.monotonic()
+        elif time.monotonic() - away_since > WATCH_AWAY_MS_MAX / 1000:
+            raise lost or _ended()
+        await asyncio.sleep(WATCH_POLL_MS / 1000)
+
+
+def _may_come_back(error: NotWritten | Refused, *, stood: bool) -> bool:
+    """Tell whether a watch is worth asking for again: one that `stood` outlives a service that is away."""
+    if isinstance(error, NotWritten):
+        return stood or error.reason == "connection_lost"
+    # A service that has just started does not know yet whom it runs.
+    return error.may_resend or (stood and error.reason == "agent_off")
+
+
+def _ended() -> NotWritten:
+    return NotWritten(
+        "connection_lost",
+        f"providers ended the watch again and again, for {WATCH_AWAY_MS_MAX // 1000} s; nothing was changed",
+        hint="`fencepost status` shows whether it runs.",
+    )
 
 
 def put_row(row: pb.WatchConversationResponse, *, as_json: bool) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import subprocess
 import sys
+from typing import Any, Final
 
 import pytest
 
@@ -11,6 +14,7 @@ from fencepost.home import PROVIDERS
 from fencepost_testing.carried import Carried
 from fencepost_testing.processes import environment
 
+HEARD_S_MAX: Final = 60
 LOOK = """
 import os, sys
 class Look:
@@ -53,3 +57,35 @@ async def test_a_stop_joins_every_program_and_tells_that_it_is_off(fragile: Carr
     await fragile.services.start(PROVIDERS)
     again = await fragile.ready("worker", after_generation=found.generation)
     assert again.conversation_id == found.conversation_id
+
+
+@pytest.mark.requirement("cli.watching-rides-out-a-restart")
+async def test_a_person_who_watches_sees_the_conversation_go_on_over_a_kill(fragile: Carried) -> None:
+    await fragile.create("worker")
+    await fragile.answered(await fragile.request("worker", "SAY one"))
+    watching = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", "-m", "fencepost", "agent", "watch", "worker", "--after", "0", "--json"),
+        env=environment(fragile.services.home),
+        stdout=asyncio.subprocess.PIPE,
+    )
+    rows: list[dict[str, Any]] = []
+
+    async def heard(text: str) -> None:
+        assert watching.stdout is not None
+        async with asyncio.timeout(HEARD_S_MAX):
+            while (line := await watching.stdout.readline()) and rows.append(json.loads(line)) is None:
+                if (rows[-1]["kind"], rows[-1]["text"]) == ("assistant", text):
+                    return
+        pytest.fail(f"the watch ended before {text!r}")
+
+    try:
+        await heard("one")
+        await fragile.services.restart(PROVIDERS)
+        await fragile.answered(await fragile.request("worker", "SAY two"))
+        await heard("two")
+    finally:
+        watching.terminate()
+        await watching.wait()
+    positions = [row["position"] for row in rows]
+    assert positions == sorted(set(positions))
+    assert len({row["generation"] for row in rows}) == 2

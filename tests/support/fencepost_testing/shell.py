@@ -56,7 +56,8 @@ class Face:
     def _streaming(self, method: str) -> Callable[..., Any]:
         async def stream(request: Any) -> AsyncIterator[Any]:
             self.asked.append((method, request))
-            for item in self.answers.get(method, [NotWritten("unscripted", f"{method} was not expected")]):
+            answer = self.answers.get(method, [NotWritten("unscripted", f"{method} was not expected")])
+            for item in answer(request) if callable(answer) else answer:
                 if isinstance(item, FencepostError):
                     raise item
                 yield item

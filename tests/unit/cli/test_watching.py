@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -30,23 +32,51 @@ def managed(shell: Shell) -> Shell:
     bob = sessions.Agent(agent_id=BOB, project_id=PROJECT, name="bob", desired=sessions.DESIRED_STATE_ON)
     shell.sessions.answers["get_agent"] = sessions.GetAgentResponse(agent=bob)
     shell.monkeypatch.setattr(watching, "LOOK_AGAIN_MS", 0)
+    shell.monkeypatch.setattr(watching, "WATCH_POLL_MS", 0)
     return shell
+
+
+DELETED = Refused("not_found", "there is no such agent")
+AWAY = NotWritten("not_running", "providers does not run")
+LOST = NotWritten("connection_lost", "the connection was lost")
+DRAINING = Refused("draining", "it stops", may_resend=True)
+NOT_YET = Refused("agent_off", "it was not run yet")
+
+
+def a_row(position: int, at_ms: int = 1) -> pb.WatchConversationResponse:
+    return pb.WatchConversationResponse(position=position, kind=pb.ROW_KIND_USER, text=f"row {position}", at_ms=at_ms)
+
+
+def streams(managed: Shell, *each: list[Any]) -> None:
+    """Let one stream after another be answered; each list's last item ends it, the last list says that all is over."""
+    left = iter(each)
+    managed.providers.answers["watch_conversation"] = lambda _: next(left)
+
+
+def positions(managed: Shell, *options: str) -> tuple[list[int], list[int]]:
+    """Watch to the end; return which rows were told, and behind which position each stream was asked for."""
+    done = managed("agent", "watch", "bob", "--json", *options)
+    assert done.code == 0
+    return (
+        [json.loads(text)["position"] for text in done.out.splitlines()],
+        [ask.after for _, ask in managed.providers.asked],
+    )
 
 
 @pytest.mark.requirement("cli.watches-a-conversation")
 def test_a_conversation_is_shown_row_by_row_and_nothing_in_it_moves_the_terminal(managed: Shell) -> None:
-    managed.providers.answers["watch_conversation"] = ROWS
+    streams(managed, ROWS, [DELETED])
     done = managed("agent", "watch", "bob")
     assert done.code == 0
     assert "assistant\n  | fine\n  | roger ␛[2J [cut]" in done.out
     assert "tool call send_message⏎" in done.out
-    assert managed.providers.asked[-1][1] == pb.WatchConversationRequest(agent_id=BOB, after=-1)
+    assert managed.providers.asked[0][1] == pb.WatchConversationRequest(agent_id=BOB, after=-1)
 
 
 @pytest.mark.requirement("cli.watches-a-conversation")
 def test_as_json_a_conversation_is_one_document_a_line(managed: Shell) -> None:
     hostile = pb.WatchConversationResponse(position=3, kind=pb.ROW_KIND_USER, text="a\u202eb\x9bc")
-    managed.providers.answers["watch_conversation"] = [*ROWS, hostile]
+    streams(managed, [*ROWS, hostile], [DELETED])
     out = managed("agent", "watch", "bob", "--after", "0", "--json").out
     found = [json.loads(text) for text in out.splitlines()]
     assert [(row["schema"], row["position"], row["kind"]) for row in found] == [
@@ -56,21 +86,52 @@ def test_as_json_a_conversation_is_one_document_a_line(managed: Shell) -> None:
     ]
     assert found[2]["text"] == hostile.text
     assert not {"\u202e", "\x9b"} & set(out)
-    assert managed.providers.asked[-1][1].after == 0
+    assert managed.providers.asked[0][1].after == 0
 
 
+@pytest.mark.requirement("cli.watching-rides-out-a-restart")
+@pytest.mark.parametrize("loss", [[LOST], [DRAINING], []], ids=["lost", "draining", "ended"])
+def test_a_watch_goes_on_behind_its_last_row_when_providers_comes_back(managed: Shell, loss: list[Any]) -> None:
+    streams(managed, [a_row(7), *loss], [AWAY], [NOT_YET], [a_row(9), a_row(12)], [DELETED])
+    assert positions(managed) == ([7, 9, 12], [-1, 7, 7, 7, 12])
+
+
+@pytest.mark.requirement("cli.watching-rides-out-a-restart")
+def test_a_watch_that_had_told_nothing_tells_what_has_happened_since_it_began(
+    managed: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: 5.0, monotonic=lambda: 0.0))
+    before, since = a_row(3, at_ms=4_999), a_row(4, at_ms=5_000)
+    streams(managed, [LOST], [before, since], [DELETED])
+    assert positions(managed) == ([4], [-1, 0, 4])
+
+
+def test_rows_from_before_are_told_where_they_are_asked_for(managed: Shell) -> None:
+    streams(managed, [a_row(3)], [DELETED])
+    assert positions(managed, "--after", "0") == ([3], [0, 3])
+
+
+@pytest.mark.requirement("cli.watching-rides-out-a-restart")
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("each", "reason"),
     [
-        (Refused("agent_off", "Fencepost does not run this agent"), 1),
-        (Refused("draining", "watch again", may_resend=True), 6),
-        (NotWritten("connection_lost", "lost"), 1),
+        ([[NOT_YET]], "agent_off"),
+        ([[AWAY]], "not_running"),
+        ([[DELETED]], "not_found"),
+        ([[a_row(1), Refused("watcher_too_slow", "it was ended")]], "watcher_too_slow"),
+        ([[a_row(1), LOST], *[[AWAY]] * 999], "not_running"),
+        ([[a_row(1)], *[[]] * 999], "connection_lost"),
     ],
 )
-def test_a_stream_that_ends_says_why(managed: Shell, error: Any, code: int) -> None:
-    managed.providers.answers["watch_conversation"] = [ROWS[0], error]
-    done = managed("agent", "watch", "bob")
-    assert (done.code, error.reason in done.err, "fine" in done.out) == (code, True, True)
+def test_a_watch_that_cannot_be_had_or_is_away_for_too_long_says_why(
+    managed: Shell, monkeypatch: pytest.MonkeyPatch, each: list[list[Any]], reason: str
+) -> None:
+    seconds = itertools.count()
+    monkeypatch.setattr(watching, "time", SimpleNamespace(time=lambda: 5.0, monotonic=lambda: float(next(seconds))))
+    streams(managed, *each)
+    done = managed("agent", "watch", "bob", "--json")
+    assert (done.code != 0, done.error["code"]) == (True, reason)
+    assert len(managed.providers.asked) <= watching.WATCH_AWAY_MS_MAX // 1000
 
 
 def test_a_position_below_0_is_refused(managed: Shell) -> None:
