@@ -48,6 +48,8 @@ from fencepost_providers.repository.git import (
     failed,
 )
 
+# What is looked through where a file comes in a folder's place; a folder of more is in the way as a whole.
+WALKED_ENTRIES_MAX: Final = 100_000
 # What git leaves in its folder while somebody is in the middle of something.
 UNFINISHED: Final = (
     "index.lock",
@@ -385,12 +387,16 @@ def in_the_way(folder: str, changes: Changes) -> list[str]:
 
 
 def _unknown_below(top: Path, place: Path, known: frozenset[str]) -> list[str]:
-    return [
-        name
-        for parent, _, files in os.walk(place)
-        for file in files
-        if (name := str((Path(parent) / file).relative_to(top))) not in known
-    ]
+    """Return the files below a folder that are not known; the folder itself where it holds too much to look through."""
+    found: list[str] = []
+    entries = 0
+    for parent, folders, files in os.walk(place):
+        entries += len(folders) + len(files)
+        if entries > WALKED_ENTRIES_MAX:
+            return [str(place.relative_to(top))]
+        names = (str((Path(parent) / file).relative_to(top)) for file in files)
+        found.extend(name for name in names if name not in known)
+    return found
 
 
 async def move_branch(main: Checkout, branch: str, old: str, new: str, why: str) -> None:

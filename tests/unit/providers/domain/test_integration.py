@@ -19,6 +19,7 @@ from fencepost_providers.domain.integration import (
     filtered_of,
     programs_off,
 )
+from fencepost_providers.repository import checkout
 from fencepost_providers.repository.checkout import in_the_way
 
 
@@ -92,3 +93,17 @@ def test_what_stands_in_the_way_is_what_the_old_state_did_not_have(tmp_path: Pat
     (tmp_path / "file2").touch()
     (tmp_path / "was").touch()
     assert in_the_way(str(tmp_path), changes) == ["file", "file2", "folder/unknown", "link"]
+
+
+@pytest.mark.requirement("integration.all-or-nothing")
+def test_a_folder_of_more_than_is_looked_through_is_in_the_way_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("cache/a", "cache/deep/b"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    comes = Changes(added=frozenset({"cache"}), deleted=frozenset(), changed=frozenset())
+    monkeypatch.setattr(checkout, "WALKED_ENTRIES_MAX", 3)
+    assert in_the_way(str(tmp_path), comes) == ["cache/a", "cache/deep/b"]
+    monkeypatch.setattr(checkout, "WALKED_ENTRIES_MAX", 2)
+    assert in_the_way(str(tmp_path), comes) == ["cache"]
