@@ -1,9 +1,9 @@
 """Kills services under load and judges what clients saw: python tests/chaos/run.py --kills N [--seed S].
 
 A throw-away home, the real services, eight agents (six through the client library, two through their MCP shims) that
-send, ask, read, acknowledge and answer, a dispatcher that races them for requests, and two people who work on the
-directory. Every process writes down what it did; when all is quiet again an auditor holds that to what is on disk.
-Exits with 0 only where every promise held. How to read it: docs/howto/chaos.md.
+send, ask, read, acknowledge and answer, three that give, take and do tasks, a dispatcher that races the others for
+requests, and two people who work on the directory. Every process writes down what it did; when all is quiet again an
+auditor holds that to what is on disk. Exits with 0 only where every promise held. How to read it: docs/howto/chaos.md.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from typing import Final
 HERE: Final = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "support")]
 
-from fencepost_chaos import auditor, directory, history, plan, state  # noqa: E402
+from fencepost_chaos import auditor, directory, history, laborers, plan, state, task_audit  # noqa: E402
 from fencepost_chaos.client import Configuration  # noqa: E402
 from fencepost_chaos.keeper import Ended, Keeper, Service  # noqa: E402
 from fencepost_chaos.report import OPEN_SHARE_MIN, Report  # noqa: E402
 from fencepost_chaos.workload import Peer  # noqa: E402
 
-from fencepost.client import Channels, Mailbox, Sessions  # noqa: E402
+from fencepost.client import Channels, Mailbox, Sessions, Tasks  # noqa: E402
 from fencepost.common.v1 import common_pb2  # noqa: E402
 from fencepost.errors import FencepostError, Refused  # noqa: E402
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home, read_credential  # noqa: E402
@@ -125,6 +125,7 @@ class Run:
     agents: dict[str, Peer] = field(default_factory=dict)
     project_id: str = ""
     first_tokens: dict[str, str] = field(default_factory=dict)
+    tasks: list[task_audit.Seen] = field(default_factory=list)
     shortcomings: list[str] = field(default_factory=list)
 
     # --- before ----------------------------------------------------------------------------------------------------
@@ -163,7 +164,7 @@ class Run:
                 )
             )
             self.project_id = ensured.project.project_id
-            for name in (*AGENTS, *VICTIMS):
+            for name in (*AGENTS, *laborers.STEPS, *VICTIMS):
                 created = await sessions.create_agent(
                     sessions_pb2.CreateAgentRequest(
                         idempotency_key=uuid.uuid4().hex,
@@ -182,6 +183,7 @@ class Run:
             others = [self.agents[other] for other in AGENTS if other != name]
             kind = "mcp" if name in OVER_MCP else "grpc"
             await self._client(kind, name, agents=(self.agents[name], *others))
+        await self._client("tasks", "tasks", agents=tuple(self.agents[name] for name in laborers.STEPS))
         await self._client(
             "hosts",
             "hosts",
@@ -278,6 +280,9 @@ class Run:
             asked = [await directory.ask_deleted(channels, sessions, doomed, living) for doomed in seen.doomed]
             violations += directory.audit_deleted(asked)
             violations += await self._shown(channels, seen)
+            person = Tasks(channels, read_credential(self.home.operator_credential))
+            self.tasks = await task_audit.all_tasks(person, self.project_id)
+            violations += task_audit.audit_tasks(seen.tasked, self.tasks)
         for name in (MCP_EDGE, MAILBOX, SESSIONS):
             await self.services[name].stop()
         return violations
@@ -347,6 +352,7 @@ class Run:
             wanted_kills=self.kills,
             clients=[client.name for client in self.clients],
             counts=counts,
+            tasks=task_audit.count_tasks(seen.tasked, self.tasks),
             hits=auditor.hits(seen),
             violations=found,
             shortcomings=shortcomings,

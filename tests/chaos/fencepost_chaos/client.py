@@ -18,6 +18,7 @@ from fencepost_chaos.deleter import Deleter
 from fencepost_chaos.faces import GrpcFace, RecordedMailbox, RecordedSessions, ShimFace
 from fencepost_chaos.history import Log
 from fencepost_chaos.hosts import Dispatcher, Operator
+from fencepost_chaos.laborers import STEPS, Laborer, RecordedTasks
 from fencepost_chaos.workload import Agent, Peer
 
 from fencepost.client import Budgets, Channels
@@ -30,12 +31,12 @@ LOOK_PAUSE_S: Final = 0.5
 class Configuration:
     """What a client process is told by its argument."""
 
-    kind: str  # grpc | mcp | hosts
+    kind: str  # grpc | mcp | tasks | hosts
     name: str
     home: str
     history: str
     seed: str
-    # The agents of the run; the first is this client's own where it is one.
+    # The agents of the run; the first is this client's own where it is one. For tasks: all that it is.
     agents: tuple[Peer, ...]
     # For hosts: agents whose requests are claimed, and those that live many lives.
     claimable: tuple[Peer, ...] = ()
@@ -111,7 +112,28 @@ class _HostsPart:
         """Nothing is read here."""
 
 
-async def _obey(part: _AgentPart | _HostsPart, others: list[asyncio.Task[None]]) -> None:
+class _TasksPart:
+    """Agents that work on tasks."""
+
+    def __init__(self, laborers: list[Laborer], tasks: asyncio.TaskGroup) -> None:
+        self._laborers = laborers
+        self._tasks = tasks
+        self._running: list[asyncio.Task[None]] = []
+
+    async def go(self) -> list[asyncio.Task[None]]:
+        self._running = [self._tasks.create_task(one.run(STEPS[one.name])) for one in self._laborers]
+        return self._running
+
+    async def stop(self) -> None:
+        for laborer in self._laborers:
+            laborer.stop()
+        await asyncio.gather(*self._running)
+
+    async def drain(self) -> None:
+        """Nothing is read here."""
+
+
+async def _obey(part: _AgentPart | _HostsPart | _TasksPart, others: list[asyncio.Task[None]]) -> None:
     _tell("ready")
     try:
         async for line in _lines():
@@ -177,6 +199,15 @@ async def _hosts(configuration: Configuration, channels: Channels, log: Log) -> 
     return parts
 
 
+def _laborers(configuration: Configuration, channels: Channels, log: Log) -> list[Laborer]:
+    laborers = []
+    for peer in configuration.agents:
+        token = read_credential(channels.home.agent_credential(peer.agent_id))
+        tasks = RecordedTasks(channels, token, client=configuration.name, log=log)
+        laborers.append(Laborer(name=peer.name, agent=peer.agent_id, tasks=tasks, log=log, seed=configuration.seed))
+    return laborers
+
+
 async def main(configuration: Configuration, log: Log) -> None:
     """Be one client until told to end."""
     async with Channels(Home(configuration.home)) as channels, asyncio.TaskGroup() as tasks:
@@ -192,6 +223,8 @@ async def main(configuration: Configuration, log: Log) -> None:
                     await _obey(_AgentPart(_agent(configuration, shim), tasks), [looking])
                 finally:
                     await shim.close()
+            case "tasks":
+                await _obey(_TasksPart(_laborers(configuration, channels, log), tasks), [])
             case _:
                 await _obey(_HostsPart(await _hosts(configuration, channels, log), tasks), [])
 

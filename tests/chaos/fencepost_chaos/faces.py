@@ -257,7 +257,7 @@ class GrpcFace:
             if ended.outcome is Outcome.UNCERTAIN:
                 return await self._settled(op, request, ended, until)
             unsent = ended.outcome is Outcome.NOT_WRITTEN and ended.reason != "key_spent"
-            if not (unsent or ended.reason in _MAY_RESEND) or clock() > until:
+            if not (unsent or ended.reason in MAY_RESEND) or clock() > until:
                 return ended
             await asyncio.sleep(AGAIN_PAUSE_S)
 
@@ -300,7 +300,7 @@ class GrpcFace:
             self._mailbox.settlements[op.op] = settled
         if again.outcome is Outcome.DONE:
             return again.record_id
-        return again.reason if again.outcome is Outcome.REFUSED and again.reason not in _MAY_RESEND else ""
+        return again.reason if again.outcome is Outcome.REFUSED and again.reason not in MAY_RESEND else ""
 
     async def receive(self, *, cursor: str, ack: str, limit: int, timeout_ms: int) -> tuple[Page, bool]:
         """See Face."""
@@ -358,7 +358,7 @@ class GrpcFace:
         return waited
 
 
-_MAY_RESEND: Final = frozenset({"draining", "overloaded", "dependency_unavailable", "storage_error"})
+MAY_RESEND: Final = frozenset({"draining", "overloaded", "dependency_unavailable", "storage_error"})
 
 
 def _done(op: Op, receipt: Any) -> _Ended:

@@ -172,6 +172,33 @@ class Doomed:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Tasked:
+    """A write to a task that has ended, pursued under one request id."""
+
+    client: str
+    agent: str
+    # As the task's history names it: create_pool, claim, submit ...
+    action: str
+    request_id: str
+    # Empty where a creation wrote nothing.
+    task_id: str
+    # What a creation says; each says something else.
+    text: str = ""
+    invoked_ns: int
+    returned_ns: int
+    outcome: Outcome
+    reason: str = ""
+    # Of the event that it is; 0 where it is none.
+    sequence: int = 0
+    version: int = 0
+    # How many answers were lost on the way, and what settling them said.
+    lost: int = 0
+    settled: Settled = Settled.NOT_ASKED
+    # What the very same write gave when it was made once more: an event's sequence, or the reason of a refusal.
+    again: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Rpc:
     """One call on the wire, or one tool call to a shim."""
 
@@ -199,9 +226,9 @@ class Kill:
     ready: bool = True
 
 
-Event = Began | Mutation | Page | Waited | Claimed | Directed | Doomed | Rpc | Kill
+Event = Began | Mutation | Page | Waited | Claimed | Directed | Doomed | Tasked | Rpc | Kill
 _KINDS: Final[dict[str, type[Any]]] = {
-    kind.__name__: kind for kind in (Began, Mutation, Page, Waited, Claimed, Directed, Doomed, Rpc, Kill)
+    kind.__name__: kind for kind in (Began, Mutation, Page, Waited, Claimed, Directed, Doomed, Tasked, Rpc, Kill)
 }
 
 
@@ -224,11 +251,11 @@ def _event(line: str) -> Event:
         values["records"] = tuple(Seen(**seen) for seen in values["records"])
     if kind is Rpc:
         values["services"] = tuple(values["services"])
-    for name, wrapped in (("outcome", Outcome), ("call", Call), ("settled", Settled)):
-        if name in values and kind is not Directed:
+    if kind is Mutation:
+        values["call"] = Call(values["call"])
+    for name, wrapped in (("outcome", Outcome), ("settled", Settled)):
+        if name in values:
             values[name] = wrapped(values[name])
-    if kind is Directed:
-        values["outcome"] = Outcome(values["outcome"])
     event: Event = kind(**values)
     return event
 
@@ -253,6 +280,7 @@ class History:
     claims: list[Claimed] = field(default_factory=list)
     directed: list[Directed] = field(default_factory=list)
     doomed: list[Doomed] = field(default_factory=list)
+    tasked: list[Tasked] = field(default_factory=list)
     rpcs: list[Rpc] = field(default_factory=list)
     kills: list[Kill] = field(default_factory=list)
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from fencepost_chaos.auditor import Counts, Hit, Violation
+from fencepost_chaos.task_audit import TaskCounts
 
 SHOWN_MAX: Final = 20
 OPEN_SHARE_MIN: Final = 0.5
@@ -24,6 +25,7 @@ class Report:
     wanted_kills: int
     clients: Sequence[str]
     counts: Counts
+    tasks: TaskCounts
     hits: Sequence[Hit]
     violations: Sequence[Violation]
     # What kept the run from being carried out as planned; a run with such a line is no success.
@@ -46,7 +48,7 @@ class Report:
 
     def text(self) -> str:
         """Return the summary."""
-        counts = self.counts
+        counts, tasks = self.counts, self.tasks
         share = counts.kills_while_a_call_was_open / max(1, counts.kills)
         clients = f"{len(self.clients)} clients: {', '.join(self.clients)}"
         done = f"{self.pages} pages, {self.claimed} claims, {self.directory_calls} calls to the directory"
@@ -54,12 +56,17 @@ class Report:
         settled = f"settled written {counts.settled_written}, settled cancelled {counts.settled_cancelled}"
         broken = f"lost {counts.lost}, doubled {counts.doubled}, out of order {counts.out_of_order}"
         cut = f"{counts.kills_while_a_call_was_open} ({share:.0%}), parked waits not counted"
+        tasks_settled = f"settled written {tasks.settled_written}, settled cancelled {tasks.settled_cancelled}"
+        tasks_written = f"{tasks.acknowledged} to {tasks.tasks} tasks; {tasks.races_lost} races lost"
+        tasks_lost = tasks.settled_written + tasks.settled_cancelled + tasks.uncertain
         lines = [
             f"chaos: seed {self.seed}, {self.seconds:.0f} s, {clients}",
             f"  kills                        {counts.kills} of {self.wanted_kills}",
             f"  kills while a call was open  {cut}",
             f"  acknowledged                 {counts.acknowledged}; {done}",
             f"  lost answers                 {counts.lost_answers}: {settled}, uncertain {counts.uncertain}",
+            f"  writes to tasks              {tasks_written}",
+            f"  lost answers about tasks     {tasks_lost}: {tasks_settled}, uncertain {tasks.uncertain}",
             f"  agents deleted               {deleted}",
             f"  made again under their key   {self.repeats_of_a_key}",
             f"  {broken}, other violations {counts.other}",
@@ -81,6 +88,7 @@ class Report:
             "seconds": round(self.seconds, 1),
             "wanted_kills": self.wanted_kills,
             **asdict(self.counts),
+            "tasks": asdict(self.tasks),
             "by_place": self.by_place(),
             "violations": [{"broken": str(one.broken), "text": one.text} for one in self.violations],
             "shortcomings": list(self.shortcomings),

@@ -103,7 +103,13 @@ def load(path: Path) -> State:
                 )
             )
         keys = tuple(
-            StoredKey(caller=_agent(row[0]), operation=Operation(row[1]), key=row[2].decode(), cancelled=row[3] is None)
+            # Those of tasks are bytes and no text: what became of them their histories tell.
+            StoredKey(
+                caller=_agent(row[0]),
+                operation=Operation(row[1]),
+                key=row[2].decode(errors="backslashreplace"),
+                cancelled=row[3] is None,
+            )
             for row in connection.execute("SELECT caller, operation, key, record_id FROM idempotency")
         )
         facts = {
