@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Final
+from typing import Annotated, Final
 
 import typer
 from typer.main import get_command
@@ -38,6 +38,7 @@ from fencepost.cli.why import why
 from fencepost.errors import FencepostError, Refused, Uncertain
 
 PROGRAM: Final = "fencepost"
+HELP_COLUMNS_MAX: Final = 120
 # Verbs of earlier systems of this kind, and what replaces them. They are refused, never emulated: what they promised
 # (typing into a terminal, waiting for output) is not what a message is.
 RETIRED: Final = {
@@ -65,11 +66,31 @@ RETIRED_OPTIONS: Final = {
 
 app = typer.Typer(
     name=PROGRAM,
-    help="A durable mailbox between coding agents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    # Every command below has the same; a wide terminal shows whole sentences.
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": HELP_COLUMNS_MAX},
 )
+
+
+def _tell_version(asked: bool) -> None:  # noqa: FBT001 (typer's own convention)
+    if asked:
+        version()
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _version: Annotated[
+        bool,
+        typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version of this program."),
+    ] = False,
+) -> None:
+    """A durable mailbox between coding agents."""
+
+
 app.command("up")(up)
 app.command("down")(down)
 app.command("status")(status)

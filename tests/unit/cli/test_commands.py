@@ -660,8 +660,16 @@ def test_going_down_where_nothing_is_up_is_no_failure(shell: Shell) -> None:
 def test_the_version_is_printed_for_people_and_programs(shell: Shell) -> None:
     from fencepost import __version__
 
-    assert shell("version").out == f"fencepost {__version__}\n"
+    assert shell("version").out == shell("--version").out == f"fencepost {__version__}\n"
     assert shell("version", "--json").document == {"schema": 1, "version": __version__}
+
+
+def test_help_is_given_for_either_spelling_and_shows_whole_sentences_where_there_is_room(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "120")
+    assert shell("task", "-h").out == shell("task", "--help").out
+    assert "Stop the services of the home in order; what is under way ends first." in shell("-h").out
 
 
 @pytest.mark.requirement("cli.the-shim-loads-no-command-line")
