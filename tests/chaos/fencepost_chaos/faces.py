@@ -31,7 +31,7 @@ from fencepost_chaos.history import (
     now_ns,
 )
 
-from fencepost.client import Budgets, Channels, Mailbox, Sessions
+from fencepost.client import Budgets, Channels, Mailbox, Sessions, _Service
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain, refusal_detail
 from fencepost.home import MAILBOX, MCP_EDGE, SESSIONS, Home
 from fencepost.mailbox.v1 import mailbox_pb2 as pb
@@ -118,8 +118,8 @@ def timed(
     return of
 
 
-class RecordedMailbox(Mailbox):
-    """The library's mailbox, whose calls on the wire and settlements are written down. It changes nothing of either."""
+class Recorded(_Service[Any]):
+    """What the faces of all services share here: each call on the wire is written down. It changes nothing of any."""
 
     def __init__(
         self, channels: Channels, token: str, *, client: str, log: Log, budgets: Budgets | None = None
@@ -128,15 +128,19 @@ class RecordedMailbox(Mailbox):
         self._client = client
         self._log = log
         self.losses = 0
-        # What settling said last, by key.
+        # What settling said last, by key or request id.
         self.settlements: dict[str, Settled] = {}
 
     def _lost(self) -> None:
         self.losses += 1
 
     async def _once(self, rpc: Any, request: Any, *, ready_ms: int, call_ms: int) -> Any:
-        recorded = timed(self._client, MAILBOX, self._log, self._lost, rpc, request)
+        recorded = timed(self._client, self.service, self._log, self._lost, rpc, request)
         return await super()._once(recorded, request, ready_ms=ready_ms, call_ms=call_ms)
+
+
+class RecordedMailbox(Recorded, Mailbox):
+    """The library's mailbox, whose settlements are written down too."""
 
     async def _ask_settlement(self, rpc: Any, ask: Any, lost: Uncertain, hint: str) -> Any:
         answer = await super()._ask_settlement(rpc, ask, lost, hint)
@@ -151,21 +155,8 @@ class RecordedMailbox(Mailbox):
         return settled
 
 
-class RecordedSessions(Sessions):
-    """The library's sessions, whose calls on the wire are written down."""
-
-    def __init__(self, channels: Channels, token: str, *, client: str, log: Log) -> None:
-        super().__init__(channels, token)
-        self._client = client
-        self._log = log
-        self.losses = 0
-
-    def _lost(self) -> None:
-        self.losses += 1
-
-    async def _once(self, rpc: Any, request: Any, *, ready_ms: int, call_ms: int) -> Any:
-        recorded = timed(self._client, SESSIONS, self._log, self._lost, rpc, request)
-        return await super()._once(recorded, request, ready_ms=ready_ms, call_ms=call_ms)
+class RecordedSessions(Recorded, Sessions):
+    """The library's sessions."""
 
 
 @dataclass(kw_only=True)

@@ -14,12 +14,11 @@ from collections.abc import Awaitable, Callable
 from types import MappingProxyType
 from typing import Any, Final
 
-from fencepost_chaos.faces import AGAIN_PAUSE_S, AGAIN_SHARE, MAY_RESEND, OP_S_MAX, timed
+from fencepost_chaos.faces import AGAIN_PAUSE_S, AGAIN_SHARE, MAY_RESEND, OP_S_MAX, Recorded
 from fencepost_chaos.history import Log, Outcome, Settled, Tasked, now_ns
 
-from fencepost.client import Channels, Tasks
+from fencepost.client import Tasks
 from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
-from fencepost.home import MAILBOX
 from fencepost.mailbox.v1 import mailbox_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 
@@ -60,23 +59,8 @@ def action_of(request: Any) -> str:
     return ("accept" if request.accepted else "reject") if method == "review" else method
 
 
-class RecordedTasks(Tasks):
-    """The library's tasks, whose calls on the wire and settlements are written down. It changes nothing of either."""
-
-    def __init__(self, channels: Channels, token: str, *, client: str, log: Log) -> None:
-        super().__init__(channels, token)
-        self._client = client
-        self._log = log
-        self.losses = 0
-        # What settling said last, by request id.
-        self.settlements: dict[str, Settled] = {}
-
-    def _lost(self) -> None:
-        self.losses += 1
-
-    async def _once(self, rpc: Any, request: Any, *, ready_ms: int, call_ms: int) -> Any:
-        recorded = timed(self._client, MAILBOX, self._log, self._lost, rpc, request)
-        return await super()._once(recorded, request, ready_ms=ready_ms, call_ms=call_ms)
+class RecordedTasks(Recorded, Tasks):
+    """The library's tasks, whose settlements are written down too."""
 
     async def _ask_settlement(self, rpc: Any, ask: Any, lost: Uncertain, hint: str) -> Any:
         answer = await super()._ask_settlement(rpc, ask, lost, hint)
