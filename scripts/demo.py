@@ -37,10 +37,11 @@ ROUND_S_MAX: Final = 25.0
 END_S_MAX: Final = 10.0
 NOTES: Final = 60
 NOTES_AT_ONCE: Final = 8
-# The kill comes when so many notes have their receipts, with NOTES_AT_ONCE more on their way.
+# The kill comes when so many notes have their receipts at least, with NOTES_AT_ONCE more on their way.
 KILL_AFTER_RECEIPTS: Final = 20
 KILL_JITTER_S_MAX: Final = 0.005
 SENDS_A_NOTE_MAX: Final = 5
+RELEASE: Final = b"go on"
 WAIT_MS: Final = 20_000
 PAUSE_S: Final = 0.2
 LOG_LINES: Final = 15
@@ -128,6 +129,8 @@ class Agent:
     def __init__(self, client: McpClient) -> None:
         self._client = client
         self._calls = 0
+        # Set once the director has seen to it that no note gets its receipt before the kill.
+        self.released = asyncio.Event()
 
     async def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Call a tool and return its structured answer, errors included."""
@@ -199,13 +202,17 @@ async def work_one(agent: Agent) -> None:
 async def assign_many(agent: Agent) -> None:
     """Round two, as the assigner: ask for a count, then send what is to be counted, several notes at a time."""
     request = await agent.call("followup_task", target=WORKER, message=f"Count the {NOTES} notes that I send now.")
-    numbers = iter(range(1, NOTES + 1))
+    last = range(NOTES - NOTES_AT_ONCE + 1, NOTES + 1)
+    numbers = iter(range(1, last.start))
 
-    async def lane() -> None:
+    async def lane(last_one: int) -> None:
         for number in numbers:
             await agent.note(number)
+        # However late the director looks, there is a note left whose call it can cut.
+        await agent.released.wait()
+        await agent.note(last_one)
 
-    await asyncio.gather(*(lane() for _ in range(NOTES_AT_ONCE)))
+    await asyncio.gather(*map(lane, last))
     await agent.read_reply(request["request_id"])
 
 
@@ -236,7 +243,7 @@ def tell(**event: Any) -> None:
 
 
 async def be_agent(name: str, server: dict[str, Any]) -> int:
-    """Be an agent program: play the rounds that standard input names, one a line; end with it."""
+    """Be an agent program: play the rounds that standard input names, one a line, in their order; end with it."""
     orders = asyncio.StreamReader()
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(orders), sys.stdin)
@@ -245,12 +252,25 @@ async def be_agent(name: str, server: dict[str, Any]) -> int:
         tools = (await client.request("tools/list", {}))["tools"]
         tell(event="connected", server_pid=client.process.pid, tools=len(tools))
         agent = Agent(client)
-        async for order in orders:
-            await ROUNDS[name, int(order)](agent)
-            tell(event="played", round=int(order))
+        rounds: asyncio.Queue[int] = asyncio.Queue()
+        listening = asyncio.create_task(obey(orders, agent, rounds))
+        while number := await rounds.get():
+            await ROUNDS[name, number](agent)
+            tell(event="played", round=number)
+        await listening
     finally:
         code = await client.close()
     return code
+
+
+async def obey(orders: asyncio.StreamReader, agent: Agent, rounds: asyncio.Queue[int]) -> None:
+    """Pass orders on until there are no more; 0 for their end."""
+    async for order in orders:
+        if order.strip() == RELEASE:
+            agent.released.set()
+        else:
+            rounds.put_nowait(int(order))
+    rounds.put_nowait(0)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -329,6 +349,11 @@ class Player:
         """Have the agent play a round."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{number}\n".encode())
+
+    def release(self) -> None:
+        """Have the agent go on with what it holds back."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(RELEASE + b"\n")
 
 
 class Director:
@@ -585,19 +610,25 @@ def mailbox_of(found: Status) -> ServiceStatus:
     return next(service for service in found.services if service.name == MAILBOX)
 
 
-async def kill_mailbox(director: Director, receipts_before: int) -> Kill:
-    """SIGKILL the mailbox when enough notes have their receipts, which leaves others open; see it come back."""
+async def kill_mailbox(director: Director, earlier: int) -> Kill:
+    """SIGKILL the mailbox in the middle of its work, with NOTES_AT_ONCE calls open; see it come back."""
 
-    def receipts() -> int:
-        return sum(1 for call in director.calls() if call.tool == "send_message" and call.record_id) - receipts_before
+    def sends() -> list[Call]:
+        return [call for call in director.calls() if call.tool == "send_message"][earlier:]
 
     pid = mailbox_of(status(director.home)).pid
     assert pid is not None
-    await director.until(lambda: receipts() >= KILL_AFTER_RECEIPTS)
-    # At no particular moment of the work on a batch.
+    await director.until(lambda: sum(bool(call.record_id) for call in sends()) >= KILL_AFTER_RECEIPTS)
+    # At no particular moment of the work on a batch. From there on it is held still, so that what is open stays open
+    # until all of it has been told of, on however slow a machine.
     await asyncio.sleep(random.uniform(0, KILL_JITTER_S_MAX))
-    at = time.time()
-    os.kill(pid, signal.SIGKILL)
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        director.players[ASSIGNER].release()
+        await director.until(lambda: sum(call.answered_at is None for call in sends()) == NOTES_AT_ONCE)
+    finally:
+        at = time.time()
+        os.kill(pid, signal.SIGKILL)
     after = await director.until_up(
         lambda found: found.overall is Overall.READY and mailbox_of(found).pid not in {None, pid}
     )

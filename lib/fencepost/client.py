@@ -783,7 +783,8 @@ class Sessions(_Service["SessionsServiceAsyncStub"]):
 class Providers(_Service["ProvidersServiceAsyncStub"]):
     """The carrier and its programs, as one credential sees them: one method per RPC of `fencepost.providers.v1`.
 
-    What changes a runtime is sent once: a lost answer is `Uncertain`, and `get_runtime` tells what stands.
+    What changes a runtime is sent again only after a refusal that says so: a lost answer is `Uncertain`, and
+    `get_runtime` tells what stands.
     """
 
     service = PROVIDERS
@@ -880,7 +881,14 @@ class Providers(_Service["ProvidersServiceAsyncStub"]):
 
     async def _sent(self, rpc: Callable[[Any], Rpc[ResponseT]], request: Any, *, wait_ms: int = 0) -> ResponseT:
         call_ms = self._budgets.call_ms + max(0, wait_ms)
-        return await self._once(rpc, request, ready_ms=self._budgets.ready_ms, call_ms=call_ms)
+        patience = _Patience(self._budgets.ready_ms)
+        while True:
+            try:
+                return await self._once(rpc, request, ready_ms=patience.remaining_ms(), call_ms=call_ms)
+            except Refused as refused:
+                # For one, a service that has just started and not heard yet who there is.
+                if not (refused.may_resend and await patience.pause()):
+                    raise
 
 
 class Client:

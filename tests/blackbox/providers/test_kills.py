@@ -66,7 +66,7 @@ async def test_a_kill_at_each_point_of_a_wake_up_begins_no_second_turn_for_it(fr
     before = await fragile.ready("worker")
     fragile.script("worker", default=["WAIT go", "SAY done"])
     await services.restart(PROVIDERS, env={"FENCEPOST_FAULTS": f"{point}=kill"})
-    await fragile.ready("worker", after_generation=before.generation)
+    doomed = await fragile.ready("worker", after_generation=before.generation)
     if point.startswith("providers.turn."):
         fragile.open_gate("worker", "go")
     task = await fragile.assign("worker")
@@ -80,7 +80,9 @@ async def test_a_kill_at_each_point_of_a_wake_up_begins_no_second_turn_for_it(fr
     await until(is_over, "the wake-up being over")
     state = ACCEPTED if POINTS[point] == "answered" else UNCERTAIN
     assert (await fragile.explain(killed.record_id)).record.delivery_state == state
-    # What comes next wakes at once. It tells of the old too, and names the one of which nobody knows.
+    # What comes next wakes at once. It tells of the old too, and names the one of which nobody knows. The worker's own
+    # call needs the credential of its next life.
+    await fragile.ready("worker", after_generation=doomed.generation)
     fragile.open_gate("worker", "go")
     submitted = await fragile.assign("sender", sender="worker")
     sender = fragile.tasks("sender")

@@ -22,10 +22,12 @@ from fencepost.errors import FencepostError, NotWritten, Refused, Uncertain
 from fencepost.mailbox.v1 import mailbox_pb2
 from fencepost.mailbox.v1 import tasks_pb2 as pb
 
+LEAD: Final = "kit"
+WORKERS: Final = ("ivy", "jon")
 PAUSE_MS: Final = (4, 40)
-# So many tasks wait or are worked on at once, at most: what one look shows.
+# So many tasks wait or are worked on at once, at most; a look shows all of them.
 OPEN_MAX: Final = 16
-LOOKED_AT: Final = 50
+LOOKED_AT_MAX: Final = 50
 ASSIGNED_SHARE: Final = 0.3
 CANCEL_SHARE: Final = 0.08
 REJECT_SHARE: Final = 0.2
@@ -101,7 +103,7 @@ class Laborer:
         """Look, do something about what is seen, and so on until stopped."""
         while not self._stopping.is_set():
             with contextlib.suppress(FencepostError):
-                ask = pb.ListTasksRequest(states=_OPEN, page_size=LOOKED_AT)
+                ask = pb.ListTasksRequest(states=_OPEN, page_size=LOOKED_AT_MAX)
                 seen = list((await self._tasks.list_tasks(ask)).tasks)
                 if not self._epoch:
                     # An unknown is settled by it however long it lasts.
@@ -195,70 +197,71 @@ class Laborer:
         return why if again is Outcome.REFUSED and why not in MAY_RESEND else ""
 
 
-async def lead(self: Laborer, seen: list[pb.Task]) -> None:
+async def lead(laborer: Laborer, seen: list[pb.Task]) -> None:
     """Judge what was submitted, cancel something now and then, and give more work."""
     submitted = [task for task in seen if task.state == pb.TASK_STATE_SUBMITTED]
     if submitted:
-        task = self.dice.choice(submitted)
-        accepted = self.dice.random() >= REJECT_SHARE
+        task = laborer.dice.choice(submitted)
+        accepted = laborer.dice.random() >= REJECT_SHARE
         review = pb.ReviewTaskRequest(
-            task_id=task.task_id, revision=task.revision, accepted=accepted, request_id=self.request_id()
+            task_id=task.task_id, revision=task.revision, accepted=accepted, request_id=laborer.request_id()
         )
         review.feedback = "" if accepted else "once more"
-        await self.write(review)
-    elif seen and self.dice.random() < CANCEL_SHARE:
-        chosen = self.dice.choice(seen)
-        await self.write(
-            pb.CancelTaskRequest(task_id=chosen.task_id, reason="not wanted", request_id=self.request_id())
+        await laborer.write(review)
+    elif seen and laborer.dice.random() < CANCEL_SHARE:
+        chosen = laborer.dice.choice(seen)
+        await laborer.write(
+            pb.CancelTaskRequest(task_id=chosen.task_id, reason="not wanted", request_id=laborer.request_id())
         )
     elif len(seen) < OPEN_MAX:
-        request_id = self.request_id()
-        if self.dice.random() < ASSIGNED_SHARE:
-            to = self.dice.choice(WORKERS)
-            await self.write(
+        request_id = laborer.request_id()
+        if laborer.dice.random() < ASSIGNED_SHARE:
+            to = laborer.dice.choice(WORKERS)
+            await laborer.write(
                 pb.AssignTaskRequest(to=to, description=request_id, acceptance="done", request_id=request_id)
             )
         else:
-            await self.write(pb.CreatePoolTaskRequest(description=request_id, acceptance="done", request_id=request_id))
+            await laborer.write(
+                pb.CreatePoolTaskRequest(description=request_id, acceptance="done", request_id=request_id)
+            )
 
 
-async def work(self: Laborer, seen: list[pb.Task]) -> None:
+async def work(laborer: Laborer, seen: list[pb.Task]) -> None:
     """Go on with the own task, or take the oldest that is free: the others look at the same."""
-    own = [task for task in seen if task.assignee.agent_id == self.agent]
+    own = [task for task in seen if task.assignee.agent_id == laborer.agent]
     for task in own:
         if task.state == pb.TASK_STATE_CANCEL_REQUESTED:
-            await self.write(
+            await laborer.write(
                 pb.FinishCancelTaskRequest(
-                    task_id=task.task_id, attempt_id=task.attempt.attempt_id, request_id=self.request_id()
+                    task_id=task.task_id, attempt_id=task.attempt.attempt_id, request_id=laborer.request_id()
                 )
             )
             return
         if task.state == pb.TASK_STATE_RUNNING:
-            await self.write(_step(self, task))
+            await laborer.write(_step(laborer, task))
             return
     queued = [task for task in own if task.state == pb.TASK_STATE_QUEUED]
     free = [task for task in seen if task.state == pb.TASK_STATE_QUEUED and not task.assignee.agent_id]
     if queued:
         task = min(queued, key=lambda one: one.queue_position)
-        await self.write(
-            pb.StartTaskRequest(task_id=task.task_id, revision=task.revision, request_id=self.request_id())
+        await laborer.write(
+            pb.StartTaskRequest(task_id=task.task_id, revision=task.revision, request_id=laborer.request_id())
         )
     elif free:
-        await self.write(pb.ClaimTaskRequest(task_id=free[-1].task_id, request_id=self.request_id()))
+        await laborer.write(pb.ClaimTaskRequest(task_id=free[-1].task_id, request_id=laborer.request_id()))
 
 
-def _step(self: Laborer, task: pb.Task) -> Any:
+def _step(laborer: Laborer, task: pb.Task) -> Any:
     about: dict[str, Any] = {
         "task_id": task.task_id,
         "revision": task.revision,
         "attempt_id": task.attempt.attempt_id,
-        "request_id": self.request_id(),
+        "request_id": laborer.request_id(),
     }
-    if self.dice.random() < PROGRESS_SHARE:
+    if laborer.dice.random() < PROGRESS_SHARE:
         return pb.ProgressTaskRequest(**about, note="half of it")
     return pb.SubmitTaskRequest(**about, result="all of it", evidence="seen")
 
 
-LEAD: Final = "kit"
-WORKERS: Final = ("ivy", "jon")
+# What each of them does at a look, by its name.
 STEPS: Final = MappingProxyType({LEAD: lead, **dict.fromkeys(WORKERS, work)})

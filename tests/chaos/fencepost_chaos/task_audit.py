@@ -16,11 +16,10 @@ from fencepost.mailbox.v1 import tasks_pb2 as pb
 
 PAGE_ROWS: Final = 200
 # What a writer of a run may be told although nothing is wrong: somebody else was faster.
-RACES: Final = frozenset(
-    {"invalid_state", "already_claimed", "already_running", "not_next", "stale_attempt", "stale_revision", "not_found"}
-)
+RACES: Final = frozenset({"invalid_state", "already_running", "not_next", "stale_attempt", "stale_revision"})
 CREATIONS: Final = frozenset({"create_pool", "assign"})
 BEGINNINGS: Final = frozenset({"claim", "start"})
+EXECUTORS: Final = frozenset({"progress", "submit", "finish_cancel"})
 # While a task is in one of these, its assignee executes it.
 EXECUTED: Final = frozenset({"running", "cancel_requested"})
 
@@ -100,7 +99,7 @@ def nothing_else_is_there(writes: Sequence[Tasked], tasks: Sequence[Seen]) -> It
             if step.sequence in acknowledged or not step.agent:
                 continue
             asked = (step.agent, step.action, "" if step.action in CREATIONS else step.task_id)
-            if not unknown[asked]:
+            if unknown[asked] <= 0:
                 yield Violation(broken=Broken.UNASKED, text=f"{step}")
             unknown[asked] -= 1
     for text, number in Counter(task.text for task in tasks).items():
@@ -120,20 +119,28 @@ def each_task_goes_its_way(_: Sequence[Tasked], tasks: Sequence[Seen]) -> Iterat
 
 
 def each_is_executed_once_at_a_time(_: Sequence[Tasked], tasks: Sequence[Seen]) -> Iterator[Violation]:
-    """A revision of a task is begun once; a task has one executor at a time, and an agent one task."""
-    executing: dict[str, str] = {}
+    """A revision of a task is begun once; a task has one executor at a time, and an agent one task.
+
+    Nobody but who began it, and by the attempt that this made, goes on with it or ends it.
+    """
+    # task -> what began its execution, while it lasts.
+    executing: dict[str, Step] = {}
     begun: Counter[tuple[str, int]] = Counter()
     for step in sorted((step for task in tasks for step in task.steps), key=lambda one: one.sequence):
+        begin = executing.get(step.task_id)
         if step.action in BEGINNINGS:
             begun[step.task_id, step.revision] += 1
-            if begun[step.task_id, step.revision] > 1 or step.task_id in executing.values():
+            if begun[step.task_id, step.revision] > 1 or begin is not None:
                 yield Violation(broken=Broken.EXPOSED_TWICE, text=f"{step}: it was begun before")
-            if step.agent in executing:
-                text = f"{step}: the agent executes {executing[step.agent]}"
-                yield Violation(broken=Broken.EXPOSED_TWICE, text=text)
-            executing[step.agent] = step.task_id
-        elif step.before in EXECUTED and step.after not in EXECUTED:
-            executing = {agent: task_id for agent, task_id in executing.items() if task_id != step.task_id}
+            busy = [other.task_id for other in executing.values() if other.agent == step.agent]
+            if busy:
+                yield Violation(broken=Broken.EXPOSED_TWICE, text=f"{step}: the agent executes {busy}")
+            executing[step.task_id] = step
+            continue
+        if step.action in EXECUTORS and (begin is None or (begin.agent, begin.attempt) != (step.agent, step.attempt)):
+            yield Violation(broken=Broken.UNASKED, text=f"{step}: it is executed by {begin}")
+        if step.after not in EXECUTED:
+            executing.pop(step.task_id, None)
 
 
 def repeats_answer_the_same(writes: Sequence[Tasked], _: Sequence[Seen]) -> Iterator[Violation]:
@@ -145,12 +152,16 @@ def repeats_answer_the_same(writes: Sequence[Tasked], _: Sequence[Seen]) -> Iter
             yield Violation(broken=Broken.LATE_ARRIVAL, text=f"{_name(write)}: then {write.again}")
 
 
-def endings_are_allowed(writes: Sequence[Tasked], _: Sequence[Seen]) -> Iterator[Violation]:
+def endings_are_allowed(writes: Sequence[Tasked], tasks: Sequence[Seen]) -> Iterator[Violation]:
     """A write is done, refused because somebody was faster, or proved not to be there."""
+    there = {task.task_id for task in tasks}
     for write in writes:
         if write.outcome is Outcome.UNCERTAIN:
             yield Violation(broken=Broken.UNSETTLED, text=f"{_name(write)}: {write.reason}")
         elif write.outcome is Outcome.REFUSED and write.reason not in RACES:
+            # A task of the pool that another took is shown to nobody else.
+            if write.action == "claim" and write.reason == "not_found" and write.task_id in there:
+                continue
             yield Violation(broken=Broken.UNEXPECTED, text=f"{_name(write)}: {write.reason}")
 
 
