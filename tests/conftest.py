@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 from hypothesis import HealthCheck, settings
 
@@ -20,3 +21,7 @@ settings.load_profile("fencepost")
 # Where the tests are run says nothing about the code either: servers and configurations are named by these.
 for variable in (*SSH_VARIABLES, *WSL_VARIABLES):
     os.environ.pop(variable, None)
+# A shell has its background jobs ignore the interrupt key, and what they start inherits that. Here the tests may be the
+# job, and some of the programs that they start are interrupted.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)

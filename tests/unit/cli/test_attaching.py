@@ -95,11 +95,8 @@ class Attaching:
             os.close(screen)
 
 
-# A shell has its background jobs ignore the interrupt key, and what they start inherits that. A terminal of a person's
-# does not: here the tests may be the job.
 _IN_CONTROL = (
-    "import fcntl, signal, sys, termios; signal.signal(signal.SIGINT, signal.default_int_handler);"
-    " fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
+    "import fcntl, sys, termios; fcntl.ioctl(0, termios.TIOCSCTTY, 0);"
     " from fencepost_testing.attaching import run; sys.exit(run(sys.argv[1:]))"
 )
 
